@@ -1,0 +1,134 @@
+/**
+ * The contract between daemon and wrapper: names in the attempt directory,
+ * launch.json, the claim file, and the messages on the control socket.
+ *
+ * Types only, without a schema library: the wrapper pays for every import at
+ * each start. Both sides check `version` and refuse what they do not know.
+ */
+import type { RunnerId, TimeoutPolicy } from './work-unit.ts';
+
+export const LAUNCH_VERSION = 1;
+export const CONTROL_VERSION = 1;
+
+/** Names inside `attempts/<work unit id>/<attempt id>/`. */
+export const ATTEMPT_FILES = {
+  launch: 'launch.json',
+  spool: 'events.jsonl',
+  claim: 'claim',
+  /** Pi's or the command's stderr, bounded. */
+  stderr: 'stderr.log',
+  /** The command's stdout, bounded; for Pi the raw tail of its protocol. */
+  stdout: 'stdout.log',
+} as const;
+
+export interface PiRunnerSpec {
+  readonly kind: 'pi';
+  /** Program and leading arguments that are Pi: `[node, cli.js]`, or a person's own `[pi]`. */
+  readonly command: readonly string[];
+  /** Absolute path; the file belongs to the work unit and need not exist yet. */
+  readonly sessionFile: string;
+  readonly prompt: string;
+  /** `provider/model`, null for the person's default. */
+  readonly model: string | null;
+}
+
+export interface CommandRunnerSpec {
+  readonly kind: 'command';
+  readonly argv: readonly string[];
+}
+
+/** launch.json: all a wrapper needs to know. Holds no secret. */
+export interface LaunchFile {
+  readonly version: typeof LAUNCH_VERSION;
+  readonly workspace: string;
+  readonly workUnitId: string;
+  readonly attemptId: string;
+  readonly attemptNumber: number;
+  readonly handle: string;
+  readonly unit: string;
+  readonly nonce: string;
+  readonly runnerId: RunnerId;
+  readonly runner: PiRunnerSpec | CommandRunnerSpec;
+  /** The work tree; the unit itself starts in the attempt directory. */
+  readonly cwd: string;
+  /** The runner's whole environment, before credentials are added. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to the runner's program only. */
+  readonly credentialVariables: readonly string[];
+  readonly timeouts: TimeoutPolicy;
+  /** Absolute path of the control socket the wrapper listens on. */
+  readonly controlSocket: string;
+  /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */
+  readonly captureBytes: number;
+}
+
+/**
+ * The claim file, made by link(2) from a finished temporary file: whoever links
+ * first has won for good. A wrapper that loses exits without running anything;
+ * a daemon that wins knows that no late start can run.
+ */
+export type ClaimFile =
+  | {
+      readonly v: 1;
+      readonly by: 'wrapper';
+      readonly nonce: string;
+      readonly invocationId: string | null;
+      readonly pid: number;
+    }
+  | {
+      readonly v: 1;
+      readonly by: 'revoked';
+      readonly nonce: string;
+      readonly runtimeInstanceId: string;
+    };
+
+/** What is going on right now; lives on the control socket only, never in the store's events. */
+export interface LiveState {
+  readonly currentTool: string | null;
+  readonly costUsd: number | null;
+  readonly totalTokens: number | null;
+}
+
+/** Wrapper to daemon, one JSON object per line. */
+export type ControlFromWrapper =
+  | {
+      readonly v: 1;
+      readonly type: 'hello';
+      readonly attemptId: string;
+      readonly nonce: string;
+      readonly invocationId: string | null;
+      readonly pid: number;
+      readonly spoolBytes: number;
+    }
+  | {
+      readonly v: 1;
+      readonly type: 'heartbeat';
+      readonly ts: string;
+      readonly spoolBytes: number;
+      readonly live: LiveState;
+    }
+  | { readonly v: 1; readonly type: 'done'; readonly id: string }
+  | { readonly v: 1; readonly type: 'error'; readonly id: string | null; readonly message: string };
+
+/** Daemon to wrapper. `abort` ends the runner within `graceMs`; decisions about approvals never come this way. */
+export type ControlToWrapper =
+  | {
+      readonly v: 1;
+      readonly type: 'abort';
+      readonly id: string;
+      readonly reason: 'cancel' | 'interrupt' | 'suspend' | 'fail';
+      readonly graceMs: number;
+    }
+  | { readonly v: 1; readonly type: 'ping'; readonly id: string };
+
+/** Exit statuses of the wrapper itself, below 200 (systemd's own) and above what programs use. */
+export const WRAPPER_EXIT = {
+  /** The runner failed; the last word says how. */
+  runnerFailed: 1,
+  /** launch.json is missing, damaged or of another version. */
+  badLaunchFile: 190,
+  /** The claim was revoked (or belongs to somebody else) before this start. */
+  claimLost: 191,
+  /** The spool could not be opened. */
+  noSpool: 192,
+} as const;

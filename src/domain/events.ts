@@ -1,0 +1,91 @@
+/**
+ * The vocabulary of event types: the one place that names them.
+ *
+ * An event is durable, ordered by `seq` within its work unit, and never changes.
+ * Families with a dot come from the daemon; a few are the runner's own words.
+ */
+import { z } from 'zod';
+
+/** What the daemon says about a work unit, its resources and its health. */
+export const DAEMON_EVENT_TYPES = [
+  'work_unit.created',
+  'work_unit.queued',
+  'work_unit.claimed',
+  'work_unit.started',
+  'work_unit.heartbeat',
+  'work_unit.progress',
+  'work_unit.approval_requested',
+  'work_unit.cancelling',
+  'work_unit.succeeded',
+  'work_unit.failed',
+  'work_unit.cancelled',
+  'work_unit.stale',
+  'lease.acquired',
+  'lease.renewed',
+  'lease.released',
+  'semaphore.acquired',
+  'semaphore.released',
+  'artifact.created',
+  'diagnostic.stuck_detected',
+  'attempt.created',
+  'attempt.reattached',
+  'attempt.ended',
+  'diagnostic.spool_line_corrupt',
+  'diagnostic.spool_truncated',
+  'diagnostic.stale_event',
+  'diagnostic.evidence_disagrees',
+  'diagnostic.foreign_unit',
+] as const;
+
+/** What the wrapper writes into the spool, in the order things happened. */
+export const SPOOL_EVENT_TYPES = [
+  /** First line: who writes, with nonce, InvocationID and boot id. */
+  'attempt.opened',
+  /** The wrapper reached the hard deadline itself, a moment before systemd would. */
+  'attempt.deadline',
+  /** The wrapper was told to stop (SIGTERM) or to abort (control socket). */
+  'attempt.told_to_stop',
+  /** The runner's program is up. */
+  'started',
+  'progress',
+  'stdout_delta',
+  'stderr_delta',
+  'agent.message',
+  'agent.thought',
+  'tool.start',
+  'tool.update',
+  'tool.end',
+  'succeeded',
+  'failed',
+  /** Last line: verdict, final text, usage, cost, processes left behind. */
+  'runner.finished',
+] as const;
+
+export const EVENT_TYPES = [...DAEMON_EVENT_TYPES, ...SPOOL_EVENT_TYPES] as const;
+export type EventType = (typeof EVENT_TYPES)[number];
+export type SpoolEventType = (typeof SPOOL_EVENT_TYPES)[number];
+
+export const eventTypeSchema = z.enum(EVENT_TYPES);
+
+/** Events after which nothing more happens to a work unit (unless somebody retries it). */
+export const TERMINAL_EVENT_TYPES: ReadonlySet<EventType> = new Set([
+  'work_unit.succeeded',
+  'work_unit.failed',
+  'work_unit.cancelled',
+]);
+
+/**
+ * What counts as meaningful progress for the idle clock. A heartbeat never does
+ * (status pings once kept a dead run "alive" for four days: case T32).
+ */
+export const PROGRESS_EVENT_TYPES: ReadonlySet<EventType> = new Set([
+  'started',
+  'progress',
+  'stdout_delta',
+  'stderr_delta',
+  'agent.message',
+  'agent.thought',
+  'tool.start',
+  'tool.update',
+  'tool.end',
+]);

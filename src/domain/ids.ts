@@ -1,0 +1,55 @@
+/** Identifiers. Time and randomness are arguments, so that tests decide both. */
+
+/** Where ids and times come from; the daemon passes the machine's, tests their own. */
+export interface Entropy {
+  /** Wall clock, milliseconds since the epoch. */
+  now(): number;
+  /** Monotonic clock, milliseconds from any origin; not moved by a clock change or a suspend. */
+  monotonic(): number;
+  /** `size` random bytes. */
+  random(size: number): Uint8Array;
+}
+
+const hex = (bytes: Uint8Array): string =>
+  Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+
+/** A UUID version 7 (RFC 9562): sorts by the millisecond it was made in. */
+export function uuidv7(entropy: Pick<Entropy, 'now' | 'random'>): string {
+  const bytes = new Uint8Array(16);
+  bytes.set(entropy.random(16));
+  let time = Math.max(0, Math.floor(entropy.now()));
+  for (let index = 5; index >= 0; index--) {
+    bytes[index] = time % 256;
+    time = Math.floor(time / 256);
+  }
+  bytes[6] = 0x70 | ((bytes[6] ?? 0) & 0x0f);
+  bytes[8] = 0x80 | ((bytes[8] ?? 0) & 0x3f);
+  const text = hex(bytes);
+  return [
+    text.slice(0, 8),
+    text.slice(8, 12),
+    text.slice(12, 16),
+    text.slice(16, 20),
+    text.slice(20),
+  ].join('-');
+}
+
+/** 128 random bits in hex: the identity of an attempt that exists before its start. */
+export function newNonce(entropy: Pick<Entropy, 'random'>): string {
+  return hex(entropy.random(16));
+}
+
+const HANDLE_ALPHABET = 'bcdfghjkmnpqrstvwxz23456789';
+
+/** A short random handle for work that was given none; no vowels, so no words. */
+export function randomHandle(entropy: Pick<Entropy, 'random'>): string {
+  return Array.from(
+    entropy.random(6),
+    (byte) => HANDLE_ALPHABET[byte % HANDLE_ALPHABET.length],
+  ).join('');
+}
+
+/** RFC 3339 in UTC, as every time outlive stores or shows. */
+export function timestamp(entropy: Pick<Entropy, 'now'>): string {
+  return new Date(entropy.now()).toISOString();
+}

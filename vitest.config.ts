@@ -1,0 +1,32 @@
+import { defineConfig } from 'vitest/config';
+
+/** One project per tier; `ops/scripts/check` runs each and adds up what they counted. */
+const tier = (name: string, options: Record<string, unknown> = {}) => ({
+  test: {
+    name,
+    include: [`test/${name}/**/*.test.ts`],
+    testTimeout: 20_000,
+    hookTimeout: 60_000,
+    ...options,
+  },
+});
+
+// Tiers that boot hosts or start units run one file at a time: the manager is the
+// limit there, and a file that fails must not be able to blame its neighbour.
+const alone = { testTimeout: 120_000, hookTimeout: 180_000, fileParallelism: false };
+
+export default defineConfig({
+  test: {
+    projects: [
+      tier('unit'),
+      tier('property', { testTimeout: 60_000 }),
+      tier('store'),
+      tier('attempt', { testTimeout: 60_000 }),
+      tier('pi', { testTimeout: 60_000 }),
+      tier('api', { testTimeout: 60_000 }),
+      tier('cli', { testTimeout: 60_000 }),
+      tier('host', alone),
+      tier('systemd', alone),
+    ],
+  },
+});
