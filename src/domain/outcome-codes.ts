@@ -49,6 +49,7 @@ export const LOSSES = {
   host_shutdown: 'The machine or its user manager went away under it',
   suspended: 'It was suspended to be resumed later',
   no_evidence: 'Nothing is left that tells how it ended',
+  never_started: 'It never started; nothing ran',
 } as const;
 export type LossCode = keyof typeof LOSSES;
 

@@ -28,6 +28,8 @@ export const openedSchema = z.object({
   /** systemd's InvocationID, null outside systemd. */
   invocationId: z.string().nullable(),
   bootId: z.string(),
+  /** Seconds since boot when the wrapper began (os.uptime()); the exit record has the same clock. */
+  uptimeSeconds: z.number().nullable().default(null),
   pid: z.int(),
   runner: z.string(),
 });

@@ -1,0 +1,217 @@
+/**
+ * How an attempt ended, decided from the evidence alone. Pure and total: the rules
+ * are tried in order, the first that answers wins, the last one always answers.
+ * The numbers are part of the record (`decidedByRule`) and of docs/concepts.md.
+ */
+import { WRAPPER_EXIT } from './attempt-files.ts';
+import type { Evidence, Intent, ProcessEnd } from './evidence.ts';
+import type { CancellationCode, FailureCode, LossCode } from './outcome-codes.ts';
+import { describeOutcome, isFailureCode } from './outcome-codes.ts';
+import type { Actor } from './work-unit.ts';
+
+export type Outcome =
+  | { readonly kind: 'succeeded' }
+  | { readonly kind: 'failed'; readonly code: FailureCode; readonly message: string }
+  | {
+      readonly kind: 'cancelled';
+      readonly code: CancellationCode;
+      readonly message: string;
+      readonly actor: Actor;
+    }
+  | { readonly kind: 'lost'; readonly code: LossCode; readonly message: string }
+  /** Nothing ran and nothing can run any more: the work goes back to the queue. */
+  | { readonly kind: 'never_started' };
+
+export interface Verdict {
+  readonly rule: number;
+  readonly outcome: Outcome;
+}
+
+interface Rule {
+  readonly number: number;
+  readonly when: string;
+  readonly decide: (evidence: Evidence) => Outcome | null;
+}
+
+const failed = (code: FailureCode, detail?: string | null): Outcome => ({
+  kind: 'failed',
+  code,
+  message: detail || describeOutcome(code),
+});
+const cancelled = (code: CancellationCode, actor: Actor, detail?: string | null): Outcome => ({
+  kind: 'cancelled',
+  code,
+  actor,
+  message: detail || describeOutcome(code),
+});
+const lost = (code: LossCode): Outcome => ({ kind: 'lost', code, message: describeOutcome(code) });
+
+/** systemd measures from exec, the wrapper's own clock starts a little later. */
+const DEADLINE_SLACK_MS = 1_000;
+
+const endedByTerm = (end: ProcessEnd | null): boolean =>
+  end?.how === 'killed' && end.signal === 'TERM';
+
+function byIntent(intent: Intent): Outcome {
+  switch (intent.kind) {
+    case 'cancel':
+    case 'interrupt':
+      return cancelled(intent.code, intent.actor, intent.reason);
+    case 'suspend':
+      return lost('suspended');
+    case 'fail':
+      return failed(intent.code, intent.reason);
+  }
+}
+
+function reachedDeadline({ end, hardTimeoutMs }: Evidence): boolean {
+  return (
+    end?.result === 'timeout' &&
+    end.elapsedMs !== null &&
+    end.elapsedMs >= hardTimeoutMs - DEADLINE_SLACK_MS
+  );
+}
+
+/** Statuses 200 to 243 are systemd's own: it failed before or at exec (man systemd.exec). */
+const SYSTEMD_EXIT: Readonly<Record<number, string>> = {
+  200: 'CHDIR',
+  203: 'EXEC',
+  217: 'USER',
+  218: 'CAPABILITIES',
+  219: 'CGROUP',
+  226: 'NAMESPACE',
+  233: 'RUNTIME_DIRECTORY',
+  238: 'STATE_DIRECTORY',
+  243: 'CREDENTIALS',
+};
+/** Statuses the wrapper uses before it opened the spool (attempt-files.ts). */
+const WRAPPER_STATUS: Readonly<Record<number, string>> = {
+  [WRAPPER_EXIT.badLaunchFile]: 'the wrapper could not use launch.json',
+  [WRAPPER_EXIT.noSpool]: 'the wrapper could not open the spool',
+};
+
+function launchFailure({ end, opened }: Evidence): Outcome | null {
+  if (opened || end?.how !== 'exited' || end.status === null) return null;
+  const own = WRAPPER_STATUS[end.status];
+  if (own) return failed('launch_failed', own);
+  if (end.status < 200 || end.status > 243) return null;
+  return failed('launch_failed', `${SYSTEMD_EXIT[end.status] ?? 'systemd'} (status ${end.status})`);
+}
+
+function abnormalEnd({ end }: Evidence): Outcome | null {
+  if (!end) return null;
+  if (end.result === 'oom-kill') return failed('oom');
+  if (end.result === 'watchdog') return failed('watchdog');
+  if (end.how === 'dumped' || end.result === 'core-dump') return failed('crashed', end.signal);
+  if (end.how === 'killed') return failed('killed', `SIG${end.signal ?? '?'}`);
+  return null;
+}
+
+/** The rules, first match wins. */
+export const RULES: readonly Rule[] = [
+  {
+    number: 1,
+    when: 'a cancellation was stored before',
+    decide: ({ intent }) => (intent?.kind === 'cancel' ? byIntent(intent) : null),
+  },
+  {
+    number: 2,
+    when: 'an interrupt or a suspension was stored before',
+    decide: ({ intent }) =>
+      intent?.kind === 'interrupt' || intent?.kind === 'suspend' ? byIntent(intent) : null,
+  },
+  {
+    number: 3,
+    when: 'a failure (idle, heartbeat, tool, approval expiry, budget) was stored before',
+    decide: ({ intent }) => (intent?.kind === 'fail' ? byIntent(intent) : null),
+  },
+  {
+    number: 4,
+    when: 'a halt marker carries its nonce',
+    decide: ({ haltMarker }) => (haltMarker ? cancelled('halted', 'operator') : null),
+  },
+  {
+    number: 5,
+    when: 'the wrapper said it met the deadline, or systemd timed it out at or after the deadline',
+    decide: (evidence) => {
+      if (!evidence.saidDeadline && !reachedDeadline(evidence)) return null;
+      return evidence.approvalOpen ? lost('suspended') : failed('hard_timeout');
+    },
+  },
+  {
+    number: 6,
+    when: 'the claim was revoked and there is neither spool nor record: nothing ran, on any boot',
+    decide: ({ claim, opened, end }) =>
+      // A late start that lost the claim leaves a record of its own, and ran nothing either.
+      claim === 'revoked' && !opened && (!end || end.status === WRAPPER_EXIT.claimLost)
+        ? { kind: 'never_started' }
+        : null,
+  },
+  {
+    number: 7,
+    when: 'SIGTERM while the manager was stopping; or no witness at all and the host is another one now',
+    decide: ({ end, lastWord, hostChanged }) => {
+      if (endedByTerm(end) && end?.managerState === 'stopping') return lost('host_shutdown');
+      return !end && !lastWord && hostChanged ? lost('host_shutdown') : null;
+    },
+  },
+  {
+    number: 8,
+    when: 'SIGTERM that nobody in outlive asked for, a stop that timed out before the deadline, or "told to stop" before a last word',
+    decide: ({ end, saidToldToStop }) =>
+      endedByTerm(end) || end?.result === 'timeout' || saidToldToStop
+        ? cancelled('stopped_externally', 'external')
+        : null,
+  },
+  {
+    number: 9,
+    when: 'out of memory, watchdog, core dump, or any other signal',
+    decide: abnormalEnd,
+  },
+  {
+    number: 10,
+    when: 'an exit status of systemd itself before the first spool line',
+    decide: launchFailure,
+  },
+  {
+    number: 11,
+    when: 'the last word is an error',
+    decide: ({ lastWord }) => {
+      if (lastWord?.verdict !== 'error') return null;
+      const code = lastWord.code ?? 'runner_error';
+      return failed(isFailureCode(code) ? code : 'runner_error', lastWord.message);
+    },
+  },
+  {
+    number: 12,
+    when: 'an exit status other than 0',
+    decide: ({ end }) =>
+      end?.how === 'exited' && end.status !== 0
+        ? failed('exit_code', `status ${end.status ?? 'unknown'}`)
+        : null,
+  },
+  {
+    number: 13,
+    when: 'the last word is good, with exit status 0 or none known',
+    decide: ({ lastWord, end }) =>
+      lastWord?.verdict === 'ok' && (end === null || end.status === 0)
+        ? { kind: 'succeeded' }
+        : null,
+  },
+  {
+    number: 14,
+    when: 'exit status 0 without a last word',
+    decide: ({ end, lastWord }) =>
+      end?.how === 'exited' && !lastWord ? failed('runner_no_result') : null,
+  },
+  { number: 15, when: 'nothing else', decide: () => lost('no_evidence') },
+];
+
+/** Decides the outcome. Never throws: the last rule matches everything. */
+export function classify(evidence: Evidence): Verdict {
+  for (const rule of RULES) {
+    const outcome = rule.decide(evidence);
+    if (outcome) return { rule: rule.number, outcome };
+  }
+  return { rule: 15, outcome: lost('no_evidence') };
+}

@@ -1,0 +1,86 @@
+/** Statements about events: appended once, never changed. */
+import type { Database } from 'better-sqlite3';
+import { z } from 'zod';
+import type { EventType } from '../domain/events.ts';
+import { eventTypeSchema } from '../domain/events.ts';
+import type { Actor } from '../domain/work-unit.ts';
+import { ACTORS } from '../domain/work-unit.ts';
+
+export interface NewEvent {
+  readonly workUnitId: string;
+  readonly attemptId: string | null;
+  readonly ts: string;
+  readonly type: EventType;
+  readonly actor: Actor;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+export interface EventRow extends NewEvent {
+  readonly position: number;
+  readonly seq: number;
+}
+
+const rowSchema = z.object({
+  position: z.int(),
+  workUnitId: z.string(),
+  attemptId: z.string().nullable(),
+  seq: z.int(),
+  ts: z.string(),
+  type: eventTypeSchema,
+  actor: z.enum(ACTORS),
+  data: z.string().transform((text) => JSON.parse(text) as Record<string, unknown>),
+});
+
+const COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
+  actor, data_json AS data`;
+
+export type Events = ReturnType<typeof eventStatements>;
+
+export function eventStatements(db: Database) {
+  const allocate = db.prepare<[number, string], { last: number }>(
+    'UPDATE work_units SET last_seq = last_seq + ? WHERE id = ? RETURNING last_seq AS last',
+  );
+  const insert = db.prepare<[string, string | null, number, string, string, string, string]>(
+    `INSERT INTO runtime_events (work_unit_id, attempt_id, seq, ts, type, actor, data_json)
+     VALUES (?, ?, ?, ?, ?, ?, ?)`,
+  );
+  const page = db.prepare<[string, number, number]>(
+    `SELECT ${COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+  );
+  const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
+    'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
+  );
+
+  return {
+    /**
+     * Appends events of one work unit and gives them the next sequence numbers.
+     * Must run inside a write transaction: the number and the row belong together.
+     */
+    append: (workUnitId: string, events: readonly NewEvent[]): EventRow[] => {
+      if (events.length === 0) return [];
+      const last = allocate.get(events.length, workUnitId)?.last;
+      if (last === undefined) throw new Error(`no work unit ${workUnitId} to append events to`);
+      return events.map((event, index) => {
+        const seq = last - events.length + 1 + index;
+        const { lastInsertRowid } = insert.run(
+          workUnitId,
+          event.attemptId,
+          seq,
+          event.ts,
+          event.type,
+          event.actor,
+          JSON.stringify(event.data),
+        );
+        return { ...event, seq, position: Number(lastInsertRowid) };
+      });
+    },
+    /** Events after `afterSeq`, in order, at most `limit`. */
+    page: (workUnitId: string, afterSeq: number, limit: number): EventRow[] =>
+      page.all(workUnitId, afterSeq, limit).map((row) => rowSchema.parse(row)),
+    /** First and last sequence number that are kept, null when there are none. */
+    bounds: (workUnitId: string): { first: number; last: number } | null => {
+      const row = bounds.get(workUnitId);
+      return row?.first == null || row.last === null ? null : { first: row.first, last: row.last };
+    },
+  };
+}

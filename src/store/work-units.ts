@@ -1,0 +1,225 @@
+/** Statements about work units. Rows are parsed on the way out. */
+import type { Database } from 'better-sqlite3';
+import { z } from 'zod';
+import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import {
+  ACTORS,
+  RUNNERS,
+  timeoutPolicySchema,
+  WORK_UNIT_KINDS,
+  WORK_UNIT_STATUSES,
+} from '../domain/work-unit.ts';
+
+const json = <Schema extends z.ZodType>(schema: Schema) =>
+  z
+    .string()
+    .transform((text) => JSON.parse(text) as unknown)
+    .pipe(schema);
+
+/** The stored request: what the runner is to do, after defaults. */
+export const storedRequestSchema = z.looseObject({
+  runnerId: z.enum(RUNNERS),
+  prompt: z.string().optional(),
+  argv: z.array(z.string()).optional(),
+});
+export type StoredRequest = z.infer<typeof storedRequestSchema>;
+
+const rowSchema = z.object({
+  id: z.string(),
+  workspaceId: z.string(),
+  handle: z.string(),
+  kind: z.enum(WORK_UNIT_KINDS),
+  ownerType: z.string(),
+  ownerId: z.string(),
+  channelId: z.string().nullable(),
+  taskId: z.string().nullable(),
+  teammateId: z.string().nullable(),
+  providerPresetId: z.string().nullable(),
+  runnerId: z.enum(RUNNERS),
+  idempotencyKey: z.string(),
+  status: z.enum(WORK_UNIT_STATUSES),
+  priority: z.int(),
+  attemptCount: z.int(),
+  activeAttemptId: z.string().nullable(),
+  createdByClientId: z.string().nullable(),
+  createdByActor: z.enum(ACTORS),
+  request: json(storedRequestSchema),
+  timeoutPolicy: json(timeoutPolicySchema),
+  cwd: z.string(),
+  model: z.string().nullable(),
+  neverStartedCount: z.int(),
+  lastSeq: z.int(),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  startedAt: z.string().nullable(),
+  endedAt: z.string().nullable(),
+  lastEventAt: z.string().nullable(),
+  lastHeartbeatAt: z.string().nullable(),
+  errorCode: z.string().nullable(),
+  errorMessage: z.string().nullable(),
+});
+export type WorkUnitRow = z.output<typeof rowSchema>;
+
+const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ownerType,
+  owner_id AS ownerId, channel_id AS channelId, task_id AS taskId, teammate_id AS teammateId,
+  provider_preset_id AS providerPresetId, runner_id AS runnerId, idempotency_key AS idempotencyKey,
+  status, priority, attempt_count AS attemptCount, active_attempt_id AS activeAttemptId,
+  created_by_client_id AS createdByClientId, created_by_actor AS createdByActor,
+  request_json AS request, timeout_policy_json AS timeoutPolicy, cwd, model,
+  never_started_count AS neverStartedCount, last_seq AS lastSeq, created_at AS createdAt,
+  updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
+  last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
+  error_code AS errorCode, error_message AS errorMessage`;
+
+/** What a new row needs; the rest has defaults or comes later. */
+export interface NewWorkUnit {
+  readonly id: string;
+  readonly workspaceId: string;
+  readonly handle: string;
+  readonly kind: string;
+  readonly ownerType: string;
+  readonly ownerId: string;
+  readonly runnerId: string;
+  readonly idempotencyKey: string;
+  readonly priority: number;
+  readonly createdByClientId: string | null;
+  readonly createdByActor: string;
+  readonly requestJson: string;
+  readonly timeoutPolicyJson: string;
+  readonly cwd: string;
+  readonly model: string | null;
+  readonly at: string;
+}
+
+/** The seed's unique key. */
+export interface IdempotencyKey {
+  readonly workspaceId: string;
+  readonly kind: string;
+  readonly ownerType: string;
+  readonly ownerId: string;
+  readonly idempotencyKey: string;
+}
+
+/** Columns a transition may set; undefined leaves a column as it is. */
+export interface WorkUnitPatch {
+  readonly activeAttemptId?: string | null;
+  readonly attemptCount?: number;
+  readonly neverStartedCount?: number;
+  readonly startedAt?: string;
+  readonly endedAt?: string | null;
+  readonly errorCode?: string | null;
+  readonly errorMessage?: string | null;
+}
+
+const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
+  activeAttemptId: 'active_attempt_id',
+  attemptCount: 'attempt_count',
+  neverStartedCount: 'never_started_count',
+  startedAt: 'started_at',
+  endedAt: 'ended_at',
+  errorCode: 'error_code',
+  errorMessage: 'error_message',
+};
+
+export interface ListFilter {
+  readonly activeOnly: boolean;
+  readonly status: WorkUnitStatus | null;
+  /** Rows created before this id (ids sort by time), newest first. */
+  readonly beforeId: string | null;
+  readonly limit: number;
+}
+
+export type WorkUnits = ReturnType<typeof workUnitStatements>;
+
+export function workUnitStatements(db: Database, workspace: string) {
+  const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
+    (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
+     priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
+     model, created_at, updated_at)
+    VALUES (@id, @workspaceId, @handle, @kind, @ownerType, @ownerId, @runnerId, @idempotencyKey,
+     'queued', @priority, @createdByClientId, @createdByActor, @requestJson, @timeoutPolicyJson,
+     @cwd, @model, @at, @at)`);
+  const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units WHERE id = ?`);
+  const byHandle = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = ? AND handle = ?
+    ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, id DESC LIMIT 1`);
+  const byKey = db.prepare<IdempotencyKey>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = @workspaceId AND kind = @kind AND owner_type = @ownerType
+      AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
+  const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, id LIMIT 1`);
+  const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = ? AND status IN
+      ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);
+  const list = db.prepare<Record<string, string | number | null>>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = @workspace
+      AND (@beforeId IS NULL OR id < @beforeId)
+      AND (@status IS NULL OR status = @status)
+      AND (@activeOnly = 0 OR status NOT IN ('succeeded', 'failed', 'cancelled'))
+    ORDER BY id DESC LIMIT @limit`);
+  const touchEvent = db.prepare<[string, string]>(
+    'UPDATE work_units SET last_event_at = ? WHERE id = ?',
+  );
+  const touchHeartbeat = db.prepare<[string, string]>(
+    'UPDATE work_units SET last_heartbeat_at = ? WHERE id = ?',
+  );
+  const one = (row: unknown): WorkUnitRow | null =>
+    row === undefined ? null : rowSchema.parse(row);
+
+  return {
+    insert: (row: NewWorkUnit): void => {
+      insert.run(row);
+    },
+    get: (id: string): WorkUnitRow | null => one(byId.get(id)),
+    /** The live one of this handle, else the newest. */
+    getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
+    getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
+    /** By priority, then age. */
+    nextQueued: (): WorkUnitRow | null => one(nextQueued.get(workspace)),
+    /** All that is neither queued nor ended, oldest first. */
+    listActive: (): WorkUnitRow[] => active.all(workspace).map((row) => rowSchema.parse(row)),
+    list: (filter: ListFilter): WorkUnitRow[] =>
+      list
+        .all({
+          workspace,
+          beforeId: filter.beforeId,
+          status: filter.status,
+          activeOnly: filter.activeOnly ? 1 : 0,
+          limit: filter.limit,
+        })
+        .map((row) => rowSchema.parse(row)),
+    /**
+     * Compare-and-set: moves only the row that is still in `from` under `activeAttemptId`.
+     * @returns false when the row is another one by now; then nothing was written.
+     */
+    move: (
+      expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
+      to: WorkUnitStatus,
+      patch: WorkUnitPatch,
+      at: string,
+    ): boolean => {
+      const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
+        (key) => patch[key] !== undefined,
+      );
+      const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
+      const result = db
+        .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
+          WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
+        .run({
+          ...patch,
+          to,
+          at,
+          id: expected.id,
+          from: expected.status,
+          expectedAttempt: expected.activeAttemptId,
+        });
+      return result.changes === 1;
+    },
+    touchEvent: (id: string, at: string): void => {
+      touchEvent.run(at, id);
+    },
+    touchHeartbeat: (id: string, at: string): void => {
+      touchHeartbeat.run(at, id);
+    },
+  };
+}
