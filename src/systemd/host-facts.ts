@@ -1,0 +1,32 @@
+/** The machine and its user manager, as an attempt's stored identity is compared with them. */
+import { readFile } from 'node:fs/promises';
+import type { ManagerInstance } from '../domain/evidence.ts';
+import type { HostFacts } from '../executor/port.ts';
+import type { Manager } from './manager.ts';
+
+/**
+ * Start time of a process in clock ticks after boot: field 22 of its stat (proc(5)), null
+ * when the text is none. Field 2 is the name and may hold anything, so fields are counted
+ * after its last parenthesis.
+ */
+export function startTicksOf(stat: string): number | null {
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const ticks = Number(fields[19]);
+  return stat.includes(')') && Number.isSafeInteger(ticks) ? ticks : null;
+}
+
+async function managerInstance(manager: Manager): Promise<ManagerInstance | null> {
+  const pid = await manager.pid();
+  const startTicks = startTicksOf(await readFile(`/proc/${pid}/stat`, 'utf8'));
+  return startTicks === null ? null : { pid, startTicks };
+}
+
+/** Never rejects for the bus's sake: what cannot be asked is null. */
+export async function hostFacts(manager: Manager): Promise<HostFacts> {
+  const [bootId, instance, managerState] = await Promise.all([
+    readFile('/proc/sys/kernel/random/boot_id', 'utf8'),
+    managerInstance(manager).catch(() => null),
+    manager.systemState().catch(() => null),
+  ]);
+  return { bootId: bootId.trim(), manager: instance, managerState };
+}
