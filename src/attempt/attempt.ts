@@ -1,0 +1,191 @@
+/**
+ * One attempt, once it is claimed and its spool is open: everything that can end
+ * the runner, the runner itself, the last word.
+ */
+import { statSync } from 'node:fs';
+import path from 'node:path';
+import {
+  ATTEMPT_FILES,
+  CONTROL_VERSION,
+  type LaunchFile,
+  type LiveState,
+} from '../domain/attempt-files.ts';
+import { runCommand } from './command-runner.ts';
+import { ControlServer } from './control-server.ts';
+import { armDeadline, planDeadline } from './deadline.ts';
+import { type Credentials, readCredentials, type WrapperEnvironment } from './env.ts';
+import type { AbortReason, EventData } from './event-data.ts';
+import { errorCode } from './files.ts';
+import { lastWord } from './last-word.ts';
+import { readLeftovers } from './leftovers.ts';
+import { runPi } from './pi-runner.ts';
+import { redactor } from './redact.ts';
+import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
+import { SpoolWriter } from './spool-writer.ts';
+import { StopSwitch } from './stop.ts';
+
+/** How the wrapper's process ends. */
+export type Ending = 'ok' | 'error' | 'stopped' | 'spool_lost';
+
+/** What the attempt runs with. */
+export interface AttemptSetting {
+  readonly directory: string;
+  readonly launch: LaunchFile;
+  readonly environment: WrapperEnvironment;
+  /** Milliseconds since systemd's clock for this unit began. */
+  readonly ageMs: () => number;
+  readonly warn: (sentence: string) => void;
+}
+
+// A broken wrapper or a full disk is no moment to wait long.
+const EMERGENCY_GRACE_MS = 5_000;
+const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
+
+export class Attempt {
+  readonly #setting: AttemptSetting;
+  readonly #credentials: Credentials;
+  readonly #spool: SpoolWriter;
+  readonly #stop = new StopSwitch();
+  #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
+
+  /** Opens the spool, durably. Throws when that fails: then nothing may run. */
+  constructor(setting: AttemptSetting, opened: EventData['attempt.opened']) {
+    this.#setting = setting;
+    const { launch, environment, directory } = setting;
+    this.#credentials = readCredentials(launch, environment.credentialsDirectory);
+    this.#spool = new SpoolWriter(path.join(directory, ATTEMPT_FILES.spool), {
+      redact: redactor('values' in this.#credentials ? this.#credentials.values : {}),
+      onBroken: (error) => this.#spoolBroken(error),
+    });
+    this.#spool.append('attempt.opened', opened);
+    if (this.#stop.request !== null) throw new Error(this.#stop.request.message);
+  }
+
+  /** Runs the runner to its end and writes the last word. */
+  async run(): Promise<Ending> {
+    const { launch, environment, ageMs } = this.#setting;
+    const control = this.#openControl();
+    const deadline = planDeadline(launch.timeouts.hardTimeoutMs);
+    const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
+    const result = await this.#runRunner();
+    disarm();
+    const leftovers = readLeftovers(environment.invocationId);
+    const word = lastWord(result, this.#stop.request, leftovers);
+    const said = this.#spool.finish(word);
+    control.close();
+    if (word.verdict === 'stopped') return 'stopped';
+    return said ? word.verdict : 'spool_lost';
+  }
+
+  /** systemd, or somebody with kill(1), wants the end. A second time changes nothing. */
+  terminate(): void {
+    const graceMs = this.#setting.launch.timeouts.cancelGraceMs;
+    this.#toldToStop({ by: 'SIGTERM', reason: null, graceMs }, 'Told to stop by SIGTERM');
+  }
+
+  /** Something in the wrapper itself broke: say so, and end the runner. */
+  crash(error: unknown): void {
+    const message = `The wrapper broke: ${error instanceof Error ? error.stack : String(error)}`;
+    this.#setting.warn(message);
+    this.#stop.turn({ by: 'crash', graceMs: EMERGENCY_GRACE_MS, code: 'runner_error', message });
+  }
+
+  #toldToStop(data: EventData['attempt.told_to_stop'], message: string): void {
+    this.#stop.turn({ by: data.by, graceMs: data.graceMs, code: null, message }, () =>
+      this.#spool.append('attempt.told_to_stop', data),
+    );
+  }
+
+  #abort(reason: AbortReason, graceMs: number): void {
+    this.#toldToStop({ by: 'control', reason, graceMs }, `Told to stop by the daemon: ${reason}`);
+  }
+
+  #deadline(graceMs: number): void {
+    const { launch, ageMs } = this.#setting;
+    const { hardTimeoutMs } = launch.timeouts;
+    const message = `It reached its hard timeout of ${hardTimeoutMs / 1000} s`;
+    this.#stop.turn({ by: 'deadline', graceMs, code: 'hard_timeout', message }, () =>
+      this.#spool.append('attempt.deadline', { hardTimeoutMs, elapsedMs: Math.round(ageMs()) }),
+    );
+  }
+
+  #spoolBroken(error: unknown): void {
+    const code = errorCode(error);
+    const message = `The spool could not be written: ${code}`;
+    this.#setting.warn(message);
+    this.#stop.turn({
+      by: 'spool',
+      graceMs: Math.min(EMERGENCY_GRACE_MS, this.#setting.launch.timeouts.cancelGraceMs),
+      code: FULL.has(code) ? 'disk_full' : 'runner_error',
+      message,
+    });
+  }
+
+  #openControl(): ControlServer {
+    const { launch, environment } = this.#setting;
+    const { attemptId, nonce } = launch;
+    const invocationId = environment.invocationId ?? null;
+    const v = CONTROL_VERSION;
+    const spoolBytes = (): number => this.#spool.bytes;
+    return new ControlServer({
+      socket: launch.controlSocket,
+      heartbeatIntervalMs: launch.timeouts.heartbeatIntervalMs,
+      hello: () => {
+        const pid = process.pid;
+        return { v, type: 'hello', attemptId, nonce, invocationId, pid, spoolBytes: spoolBytes() };
+      },
+      heartbeat: () => {
+        const ts = new Date().toISOString();
+        return { v, type: 'heartbeat', ts, spoolBytes: spoolBytes(), live: this.#live };
+      },
+      onAbort: (reason, graceMs) => this.#abort(reason, graceMs),
+      onUnavailable: (why) => this.#withoutControl(why),
+    });
+  }
+
+  #withoutControl(why: string): void {
+    const message = `No control socket, the run goes on without: ${why}`;
+    this.#setting.warn(message);
+    this.#spool.append('progress', { kind: 'control_unavailable', message });
+  }
+
+  async #runRunner(): Promise<RunnerResult> {
+    const { launch } = this.#setting;
+    if ('missing' in this.#credentials) {
+      return failure('provider_auth', `A credential cannot be read: ${this.#credentials.missing}`);
+    }
+    if (!isDirectory(launch.cwd)) {
+      return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
+    }
+    const context = this.#context(this.#credentials.values);
+    try {
+      const { runner } = launch;
+      return await (runner.kind === 'pi'
+        ? runPi(context, runner)
+        : runCommand(context, runner.argv));
+    } catch (error) {
+      this.crash(error);
+      return failure('runner_error', String(error));
+    }
+  }
+
+  #context(credentials: Readonly<Record<string, string>>): RunnerContext {
+    const { launch, directory, warn } = this.#setting;
+    return {
+      launch,
+      attemptDirectory: directory,
+      environment: { ...launch.environment, ...credentials },
+      emit: this.#spool.append,
+      live: (change) => {
+        this.#live = { ...this.#live, ...change };
+      },
+      stop: this.#stop,
+      redact: redactor(credentials),
+      warn,
+    };
+  }
+}
+
+function isDirectory(file: string): boolean {
+  return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false;
+}

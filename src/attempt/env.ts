@@ -1,0 +1,37 @@
+/** The environment of the runner's program. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { LaunchFile } from '../domain/attempt-files.ts';
+import { errorCode } from './files.ts';
+
+/** What the wrapper itself is told by its environment; main.ts alone reads that. */
+export interface WrapperEnvironment {
+  readonly nonce: string | undefined;
+  /** systemd's InvocationID; absent outside systemd. */
+  readonly invocationId: string | undefined;
+  readonly credentialsDirectory: string | undefined;
+}
+
+/** Variables with secret values, or why they cannot be had. */
+export type Credentials =
+  | { readonly values: Readonly<Record<string, string>> }
+  | { readonly missing: string };
+
+/**
+ * Reads the credentials that Pi gets as variables. A command gets none: keys are
+ * for the model's provider only.
+ */
+export function readCredentials(launch: LaunchFile, directory: string | undefined): Credentials {
+  if (launch.runner.kind !== 'pi') return { values: {} };
+  const values: Record<string, string> = {};
+  for (const name of launch.credentialVariables) {
+    if (directory === undefined) return { missing: `${name}: CREDENTIALS_DIRECTORY is not set` };
+    try {
+      // Files made by hand end with a line feed that is no part of a key.
+      values[name] = readFileSync(path.join(directory, name), 'utf8').replace(/\r?\n$/, '');
+    } catch (error) {
+      return { missing: `${name}: ${errorCode(error)}` };
+    }
+  }
+  return { values };
+}

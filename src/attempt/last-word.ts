@@ -1,0 +1,38 @@
+/** The last word: the runner's result, seen in the light of why it ended. */
+import type { LastWord } from '../domain/spool.ts';
+import { cutMiddle } from './bounded-text.ts';
+import type { Leftover } from './leftovers.ts';
+import type { RunnerResult } from './runner.ts';
+import type { StopRequest } from './stop.ts';
+
+// With room for escapes and everything else a line holds.
+const TEXT_BYTES = 24 * 1024;
+const MESSAGE_BYTES = 4 * 1024;
+
+/** A stop that was recorded outweighs whatever the runner still made of it. */
+export function lastWord(
+  result: RunnerResult,
+  stop: StopRequest | null,
+  leftovers: Leftover[],
+): LastWord {
+  const { text, exitCode, signal, usage, costUsd } = result;
+  const { verdict, code, message } = stop === null ? result : verdictOfStop(stop);
+  return {
+    verdict,
+    code,
+    message: message === null ? null : cutMiddle(message, MESSAGE_BYTES),
+    text: cutMiddle(text, TEXT_BYTES),
+    exitCode,
+    signal,
+    usage,
+    costUsd,
+    leftovers,
+  };
+}
+
+function verdictOfStop({
+  code,
+  message,
+}: StopRequest): Pick<LastWord, 'verdict' | 'code' | 'message'> {
+  return { verdict: code === null ? 'stopped' : 'error', code, message };
+}

@@ -1,0 +1,151 @@
+/** Reads and checks launch.json. By hand: a schema library would be paid for at every start. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import {
+  ATTEMPT_FILES,
+  type CommandRunnerSpec,
+  LAUNCH_VERSION,
+  type LaunchFile,
+  type PiRunnerSpec,
+} from '../domain/attempt-files.ts';
+import type { TimeoutPolicy } from '../domain/work-unit.ts';
+import { errorCode } from './files.ts';
+import { isObject, type JsonObject, objectOf, parseJson } from './json.ts';
+
+/** launch.json cannot be used; the message is a sentence for the journal. */
+export class LaunchFileError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'LaunchFileError';
+  }
+}
+
+/**
+ * The launch file of an attempt directory. `nonce` is OUTLIVE_NONCE of the unit:
+ * one that differs means that this process was started for another attempt.
+ */
+export function readLaunchFile(directory: string, nonce: string | undefined): LaunchFile {
+  if (!path.isAbsolute(directory)) throw new LaunchFileError(`not an absolute path: ${directory}`);
+  const file = path.join(directory, ATTEMPT_FILES.launch);
+  const launch = parseLaunchFile(readText(file), file);
+  if (nonce === undefined || nonce === '') throw new LaunchFileError('OUTLIVE_NONCE is not set');
+  if (launch.nonce !== nonce) throw new LaunchFileError(`${file} belongs to another nonce`);
+  return launch;
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new LaunchFileError(`cannot read ${file}: ${errorCode(error)}`);
+  }
+}
+
+/** Checks the text of a launch file; `file` is for the messages. */
+export function parseLaunchFile(text: string, file: string): LaunchFile {
+  const raw = parseJson(text);
+  if (!isObject(raw)) throw new LaunchFileError(`${file} is not a JSON object`);
+  if (raw['version'] !== LAUNCH_VERSION) {
+    throw new LaunchFileError(
+      `${file} has version ${JSON.stringify(raw['version'])}, this wrapper knows ${LAUNCH_VERSION}`,
+    );
+  }
+  const read = new FieldReader(raw, file);
+  const runner = readRunner(new FieldReader(objectOf(raw['runner']), `${file}: runner`));
+  return {
+    version: LAUNCH_VERSION,
+    workspace: read.text('workspace'),
+    workUnitId: read.text('workUnitId'),
+    attemptId: read.text('attemptId'),
+    attemptNumber: read.count('attemptNumber'),
+    handle: read.text('handle'),
+    unit: read.text('unit'),
+    nonce: read.text('nonce'),
+    runnerId: runner.kind,
+    runner,
+    cwd: read.absolutePath('cwd'),
+    environment: read.texts('environment'),
+    credentialVariables: read.list('credentialVariables'),
+    timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
+    controlSocket: read.absolutePath('controlSocket'),
+    captureBytes: read.count('captureBytes'),
+  };
+}
+
+function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
+  const kind = read.text('kind');
+  if (kind === 'command') return { kind, argv: read.filledList('argv') };
+  if (kind !== 'pi') throw new LaunchFileError(`${read.where}: kind ${kind} is unknown`);
+  return {
+    kind,
+    command: read.filledList('command'),
+    sessionFile: read.absolutePath('sessionFile'),
+    prompt: read.text('prompt'),
+    model: read.optionalText('model'),
+  };
+}
+
+function readTimeouts(read: FieldReader): TimeoutPolicy {
+  return {
+    heartbeatIntervalMs: read.count('heartbeatIntervalMs'),
+    heartbeatTimeoutMs: read.count('heartbeatTimeoutMs'),
+    idleTimeoutMs: read.count('idleTimeoutMs'),
+    hardTimeoutMs: read.count('hardTimeoutMs'),
+    cancelGraceMs: read.count('cancelGraceMs'),
+  };
+}
+
+/** Takes typed fields out of an object, or says which one is wrong. */
+class FieldReader {
+  readonly where: string;
+  readonly #fields: JsonObject;
+
+  constructor(fields: JsonObject, where: string) {
+    this.#fields = fields;
+    this.where = where;
+  }
+
+  text(name: string): string {
+    const value = this.#fields[name];
+    return typeof value === 'string' && value !== '' ? value : this.#refuse(name, 'a text');
+  }
+
+  optionalText(name: string): string | null {
+    return this.#fields[name] === null ? null : this.text(name);
+  }
+
+  absolutePath(name: string): string {
+    const value = this.text(name);
+    return path.isAbsolute(value) ? value : this.#refuse(name, 'an absolute path');
+  }
+
+  count(name: string): number {
+    const value = this.#fields[name];
+    if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value;
+    return this.#refuse(name, 'a whole number');
+  }
+
+  list(name: string): readonly string[] {
+    const value = this.#fields[name];
+    if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value;
+    return this.#refuse(name, 'a list of texts');
+  }
+
+  filledList(name: string): readonly string[] {
+    const value = this.list(name);
+    return value[0] ? value : this.#refuse(name, 'a list that begins with a program');
+  }
+
+  texts(name: string): Readonly<Record<string, string>> {
+    const value = this.#fields[name];
+    if (!isObject(value)) return this.#refuse(name, 'an object of texts');
+    const entries = Object.entries(value).map(([key, item]): [string, string] =>
+      typeof item === 'string' ? [key, item] : this.#refuse(`${name}.${key}`, 'a text'),
+    );
+    return Object.fromEntries(entries);
+  }
+
+  #refuse(name: string, wanted: string): never {
+    throw new LaunchFileError(`${this.where}: ${name} is not ${wanted}`);
+  }
+}

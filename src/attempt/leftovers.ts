@@ -1,0 +1,69 @@
+/** What is still alive in the unit when the runner has ended: systemd will sweep it, we name it. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+
+export interface Leftover {
+  readonly pid: number;
+  /** The kernel's name of the process, 15 characters at most. */
+  readonly name: string;
+}
+
+/** Where to look; tests look elsewhere. */
+export interface ProcessTree {
+  readonly proc: string;
+  /** Mounts of the unified hierarchy: of a v2 host, of a hybrid one. */
+  readonly cgroupRoots: readonly string[];
+}
+
+export const HOST_TREE: ProcessTree = {
+  proc: '/proc',
+  cgroupRoots: ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'],
+};
+
+const MOST = 50;
+
+/**
+ * Processes of this process's cgroup other than itself. Only within a unit (it has
+ * an invocation id) is the cgroup ours alone; else the list is empty.
+ */
+export function readLeftovers(
+  invocationId: string | undefined,
+  tree: ProcessTree = HOST_TREE,
+): Leftover[] {
+  if (!invocationId) return [];
+  return membersOf(ownCgroup(tree), tree)
+    .filter((pid) => pid !== process.pid)
+    .slice(0, MOST)
+    .flatMap((pid) => nameOf(pid, tree));
+}
+
+function ownCgroup(tree: ProcessTree): string | null {
+  const lines = readText(path.join(tree.proc, 'self/cgroup')).split('\n');
+  return lines.find((line) => line.startsWith('0::'))?.slice('0::'.length) ?? null;
+}
+
+function membersOf(cgroup: string | null, tree: ProcessTree): number[] {
+  if (cgroup === null) return [];
+  const list = tree.cgroupRoots
+    .map((root) => readText(path.join(root, cgroup, 'cgroup.procs')))
+    .find((text) => text !== '');
+  // 0 stands for a process of another pid namespace.
+  return (list ?? '')
+    .split('\n')
+    .map(Number)
+    .filter((pid) => pid > 0);
+}
+
+function nameOf(pid: number, tree: ProcessTree): Leftover[] {
+  const name = readText(path.join(tree.proc, String(pid), 'comm')).trimEnd();
+  return name === '' ? [] : [{ pid, name }];
+}
+
+/** The text of a kernel file, empty when it is gone: processes end while one looks. */
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}

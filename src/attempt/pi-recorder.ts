@@ -1,0 +1,163 @@
+/** Writes down what Pi does: events in their order, live figures, and what the verdict needs. */
+import { DeltaCoalescer } from './delta-coalescer.ts';
+import type { EventData, MessageUsage, TextPiece } from './event-data.ts';
+import type { JsonObject } from './json.ts';
+import { PiEvents } from './pi-events.ts';
+import type { PiOutput, TextKind } from './pi-output.ts';
+import type { LastMessage } from './pi-verdict.ts';
+import type { RunnerContext } from './runner.ts';
+import { ToolUpdates } from './tool-updates.ts';
+
+const PIECE = { flushMs: 250, maxLength: 2 * 1024 };
+// While the model writes the arguments of a call nothing else tells that it is alive.
+const SIGN_OF_LIFE_MS = 5_000;
+
+type TextKey = Omit<TextPiece, 'delta' | 'replace'> & { readonly type: TextKind };
+const NO_KEY: TextKey = { type: 'agent.message', message: 0, block: 0 };
+
+export class PiRecorder {
+  readonly #context: RunnerContext;
+  readonly #answer: (record: JsonObject) => void;
+  readonly #events = new PiEvents();
+  readonly #text: DeltaCoalescer;
+  readonly #updates: ToolUpdates;
+  readonly #openCalls = new Map<string, string>();
+  #key = NO_KEY;
+  #replace = false;
+  #lastEmit = performance.now();
+  #settle: (aborted: boolean) => void = () => {};
+
+  /** Settles with Pi's `agent_settled`; the value tells whether it was aborted. */
+  readonly settled: Promise<boolean>;
+  last: LastMessage | null = null;
+  /** Text of the last message that had any. */
+  lastText = '';
+  usage: MessageUsage | null = null;
+  costUsd: number | null = null;
+
+  /** `answer` sends a record to Pi. */
+  constructor(context: RunnerContext, answer: (record: JsonObject) => void) {
+    this.#context = context;
+    this.#answer = answer;
+    this.#text = new DeltaCoalescer({ ...PIECE, emit: (delta) => this.#piece(delta) });
+    this.#updates = new ToolUpdates((data) => this.#emit('tool.update', data));
+    this.settled = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+  }
+
+  take(event: JsonObject): void {
+    for (const output of this.#events.next(event)) this.#record(output);
+  }
+
+  /** Writes what still waits and stops all timers. */
+  finish(): void {
+    this.#text.flush();
+    this.#updates.dispose();
+  }
+
+  #record(output: PiOutput): void {
+    switch (output.kind) {
+      case 'text':
+        this.#say(output);
+        break;
+      case 'message_end':
+        this.#messageEnd(output);
+        break;
+      case 'tool_start':
+        this.#toolStart(output.data);
+        break;
+      case 'tool_snapshot':
+        this.#updates.snapshot(output.toolCallId, output.tool, output.text);
+        break;
+      case 'tool_end':
+        this.#toolEnd(output.data);
+        break;
+      case 'progress':
+        this.#emit('progress', output.data);
+        break;
+      case 'writing_call':
+        this.#writingCall(output.tool, output.bytes);
+        break;
+      case 'dialog':
+        this.#answer(output.answer);
+        this.#emit('progress', output.data);
+        break;
+      case 'settled':
+        this.#settle(output.aborted);
+        break;
+    }
+  }
+
+  #say({ type, message, block, text, replace }: PiOutput & { kind: 'text' }): void {
+    const key = this.#key;
+    const same = key.type === type && key.message === message && key.block === block;
+    if (!same || replace) this.#text.flush();
+    this.#key = { type, message, block };
+    this.#replace = replace;
+    // A block that turns out to be empty must still take back what was said.
+    if (replace && text === '') this.#piece('');
+    else this.#text.push(text);
+  }
+
+  #piece(delta: string): void {
+    const { type, message, block } = this.#key;
+    const replace = this.#replace ? ({ replace: true } as const) : {};
+    this.#replace = false;
+    this.#write(type, { message, block, delta, ...replace });
+  }
+
+  #messageEnd({ data, text }: PiOutput & { kind: 'message_end' }): void {
+    this.last = { stopReason: data.stopReason, errorMessage: data.errorMessage };
+    if (text !== '') this.lastText = text;
+    this.usage = addUsage(this.usage, data.usage);
+    this.costUsd = (this.costUsd ?? 0) + data.costUsd;
+    this.#context.live({ totalTokens: this.usage.totalTokens, costUsd: this.costUsd });
+    this.#emit('agent.message', data);
+  }
+
+  #toolStart(data: EventData['tool.start']): void {
+    this.#openCalls.set(data.toolCallId, data.tool);
+    this.#tellCurrentTool();
+    this.#emit('tool.start', data);
+  }
+
+  #toolEnd(data: EventData['tool.end']): void {
+    this.#updates.end(data.toolCallId);
+    this.#openCalls.delete(data.toolCallId);
+    this.#tellCurrentTool();
+    this.#emit('tool.end', data);
+  }
+
+  #tellCurrentTool(): void {
+    this.#context.live({ currentTool: [...this.#openCalls.values()].at(-1) ?? null });
+  }
+
+  #writingCall(tool: string, bytes: number): void {
+    if (performance.now() - this.#lastEmit < SIGN_OF_LIFE_MS) return;
+    const message = `The model is writing a call of ${tool}`;
+    this.#emit('progress', { kind: 'tool_call_stream', message, tool, bytes });
+  }
+
+  /** Whatever comes after text is written after it. */
+  #emit<Type extends keyof EventData>(type: Type, data: EventData[Type]): void {
+    this.#text.flush();
+    this.#write(type, data);
+  }
+
+  #write<Type extends keyof EventData>(type: Type, data: EventData[Type]): void {
+    this.#lastEmit = performance.now();
+    this.#context.emit(type, data);
+  }
+}
+
+function addUsage(sum: MessageUsage | null, more: MessageUsage): MessageUsage {
+  if (sum === null) return more;
+  return {
+    inputTokens: sum.inputTokens + more.inputTokens,
+    outputTokens: sum.outputTokens + more.outputTokens,
+    cacheReadTokens: sum.cacheReadTokens + more.cacheReadTokens,
+    cacheWriteTokens: sum.cacheWriteTokens + more.cacheWriteTokens,
+    totalTokens: sum.totalTokens + more.totalTokens,
+  };
+}

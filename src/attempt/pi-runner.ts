@@ -1,0 +1,231 @@
+/** Runs one prompt through the Pi CLI: start, wait until ready, prompt, wait until settled, end. */
+import path from 'node:path';
+import { ATTEMPT_FILES, type PiRunnerSpec } from '../domain/attempt-files.ts';
+import type { Usage } from '../domain/spool.ts';
+import { Capture } from './capture.ts';
+import { type JsonObject, numberOf, objectOf, stringOf } from './json.ts';
+import { abortPi, closePi } from './pi-end.ts';
+import { usageOf } from './pi-events.ts';
+import { PiRecorder } from './pi-recorder.ts';
+import { type Answer, PiRpc } from './pi-rpc.ts';
+import { classifyError, classifyStartFailure, verdictOf } from './pi-verdict.ts';
+import { piVersion } from './pi-version.ts';
+import { type ProgramEnd, spawnExitCode } from './program.ts';
+import {
+  failure,
+  type ResultFacts,
+  type RunnerContext,
+  type RunnerResult,
+  success,
+} from './runner.ts';
+
+/** Pi answers its first command after about 0.6 s; a stale lock file delays that by up to 30 s. */
+const READY_MS = 40_000;
+/** Questions to an idle Pi are answered at once. */
+const QUESTION_MS = 5_000;
+const STDERR_TAIL_BYTES = 2 * 1024;
+
+/** Tokens and cost of the session so far; it may have had earlier attempts. */
+interface Spent {
+  readonly usage: Usage;
+  readonly costUsd: number;
+}
+const NOTHING_SPENT: Spent = { usage: usageOf({}), costUsd: 0 };
+
+/** Runs Pi as the launch file says. */
+export async function runPi(context: RunnerContext, spec: PiRunnerSpec): Promise<RunnerResult> {
+  const run = new PiRun(context, spec);
+  try {
+    return await run.run();
+  } finally {
+    run.dispose();
+  }
+}
+
+class PiRun {
+  readonly #context: RunnerContext;
+  readonly #spec: PiRunnerSpec;
+  readonly #stdout: Capture;
+  readonly #stderr: Capture;
+  readonly #rpc: PiRpc;
+  readonly #recorder: PiRecorder;
+  #before = NOTHING_SPENT;
+  #after: Spent | null = null;
+  #stage: 'starting' | 'idle' | 'running' = 'starting';
+  #violations = 0;
+  #broken: (what: string) => void = () => {};
+
+  constructor(context: RunnerContext, spec: PiRunnerSpec) {
+    this.#context = context;
+    this.#spec = spec;
+    const { attemptDirectory, launch, redact, warn } = context;
+    const capture = (name: string, head: number): Capture => {
+      const file = path.join(attemptDirectory, name);
+      return new Capture({ file, limit: launch.captureBytes, head, redact, warn });
+    };
+    this.#stdout = capture(ATTEMPT_FILES.stdout, 0);
+    this.#stderr = capture(ATTEMPT_FILES.stderr, Math.floor(launch.captureBytes / 2));
+    this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record));
+    this.#rpc = new PiRpc({
+      argv: piArguments(spec),
+      cwd: launch.cwd,
+      environment: context.environment,
+      stdout: this.#stdout,
+      stderr: this.#stderr,
+      onEvent: (event) => this.#recorder.take(event),
+      onViolation: (what, fatal) => this.#violation(what, fatal),
+    });
+  }
+
+  /** Runs to the end, whoever brings it about. */
+  async run(): Promise<RunnerResult> {
+    const { stop } = this.#context;
+    const broken = new Promise<RunnerResult>((resolve) => {
+      this.#broken = (what) => resolve(failure('runner_protocol', what));
+    });
+    const first = await Promise.race([this.#work(), broken, stop.turned]);
+    const request = stop.request;
+    if (first === 'stopped' && request !== null) {
+      const end = await this.#abort(request.graceMs);
+      return failure(request.code ?? 'aborted', request.message, this.#facts(end));
+    }
+    const result = first === 'stopped' ? failure('aborted', 'stopped') : first;
+    const end = await closePi(this.#rpc);
+    return { ...result, ...this.#facts(end), text: result.text || this.#recorder.lastText };
+  }
+
+  dispose(): void {
+    this.#recorder.finish();
+    this.#stdout.finish();
+    this.#stderr.finish();
+    if (this.#violations > 0) {
+      this.#context.warn(`Pi said ${this.#violations} lines that are not its protocol`);
+    }
+  }
+
+  /** From readiness to the verdict; Pi is still up afterwards, unless it went by itself. */
+  async #work(): Promise<RunnerResult> {
+    const state = await this.#rpc.request('get_state', {}, READY_MS);
+    if (state.kind !== 'ok') return this.#notReady(state);
+    this.#before = (await this.#spent(QUESTION_MS)) ?? NOTHING_SPENT;
+    this.#stage = 'idle';
+    this.#started(objectOf(state.data));
+    const prompt = { message: this.#spec.prompt };
+    this.#stage = 'running';
+    // Unbounded: an extension may work on the prompt first. The hard deadline holds.
+    const accepted = await this.#rpc.request('prompt', prompt, null);
+    if (accepted.kind === 'refused') {
+      return failure(classifyError(accepted.message), accepted.message);
+    }
+    if (accepted.kind !== 'ok') return this.#gone();
+    if (objectOf(accepted.data)['disposition'] === 'handled' && !(await this.#isBusy())) {
+      return success({ text: '' });
+    }
+    return this.#settle();
+  }
+
+  async #settle(): Promise<RunnerResult> {
+    const settled = await Promise.race([this.#recorder.settled, this.#rpc.ended]);
+    if (typeof settled !== 'boolean') return this.#gone();
+    this.#stage = 'idle';
+    const { code, message } = verdictOf(this.#recorder.last, settled);
+    this.#after = await this.#spent(QUESTION_MS);
+    if (code !== null) return failure(code, message ?? '');
+    const text = await this.#rpc.request('get_last_assistant_text', {}, QUESTION_MS);
+    const said = text.kind === 'ok' ? stringOf(objectOf(text.data)['text']) : null;
+    return success({ text: said ?? this.#recorder.lastText });
+  }
+
+  #started(state: JsonObject): void {
+    const model = objectOf(state['model']);
+    const [provider, id] = [stringOf(model['provider']), stringOf(model['id'])];
+    this.#context.emit('started', {
+      runner: 'pi',
+      pid: this.#rpc.pid,
+      sessionId: stringOf(state['sessionId']),
+      model: provider === null || id === null ? null : `${provider}/${id}`,
+      piVersion: piVersion(this.#spec.command),
+    });
+  }
+
+  async #notReady(answer: Exclude<Answer, { kind: 'ok' }>): Promise<RunnerResult> {
+    if (answer.kind === 'refused') return failure(classifyError(answer.message), answer.message);
+    if (answer.kind === 'late') {
+      return failure('runner_error', `Pi did not answer within ${READY_MS / 1000} s of its start`);
+    }
+    const end = await this.#rpc.ended;
+    if (end.error !== null) {
+      const program = this.#spec.command[0] ?? '';
+      const message = `${program} could not be started: ${end.error}`;
+      return failure('spawn_error', message, { exitCode: spawnExitCode(end.error) });
+    }
+    const said = this.#stderr.tailText(STDERR_TAIL_BYTES).trim();
+    return failure(classifyStartFailure(said), said || `Pi ended at its start, ${describe(end)}`);
+  }
+
+  /** Pi ended by itself in the middle of the work. */
+  async #gone(): Promise<RunnerResult> {
+    const end = await this.#rpc.ended;
+    const said = this.#stderr.tailText(STDERR_TAIL_BYTES).trim();
+    const message = `Pi ended before its run did, ${describe(end)}`;
+    return failure('runner_error', said === '' ? message : `${message}: ${said}`);
+  }
+
+  #abort(graceMs: number): Promise<ProgramEnd> {
+    const running = this.#stage === 'running';
+    return abortPi(this.#rpc, running, graceMs, async (ms) => {
+      this.#after = await this.#spent(ms);
+    });
+  }
+
+  async #isBusy(): Promise<boolean> {
+    const state = await this.#rpc.request('get_state', {}, QUESTION_MS);
+    return state.kind === 'ok' && objectOf(state.data)['isStreaming'] === true;
+  }
+
+  async #spent(ms: number): Promise<Spent | null> {
+    const answer = await this.#rpc.request('get_session_stats', {}, ms);
+    if (answer.kind !== 'ok') return null;
+    const stats = objectOf(answer.data);
+    return { usage: usageOf(objectOf(stats['tokens'])), costUsd: numberOf(stats['cost']) ?? 0 };
+  }
+
+  /** What this attempt spent: the session's figures less those of before, else what its messages add up to. */
+  #facts(end: ProgramEnd): ResultFacts {
+    const { usage, costUsd, lastText } = this.#recorder;
+    const spent = this.#after === null ? { usage, costUsd } : difference(this.#after, this.#before);
+    const exitCode = end.error === null ? end.exitCode : spawnExitCode(end.error);
+    return { text: lastText, exitCode, signal: end.signal, ...spent };
+  }
+
+  #violation(what: string, fatal: boolean): void {
+    if (this.#violations === 0)
+      this.#context.warn(`Pi said something that is not its protocol: ${what}`);
+    this.#violations += 1;
+    if (fatal) this.#broken(what);
+  }
+}
+
+/** Pi's command line. The prompt is never in it, nor is anything secret. */
+export function piArguments(spec: PiRunnerSpec): string[] {
+  const model = spec.model === null ? [] : ['--model', spec.model];
+  return [...spec.command, '--mode', 'rpc', '--session', spec.sessionFile, ...model];
+}
+
+function difference(after: Spent, before: Spent): Spent {
+  const less = (name: keyof Usage): number => after.usage[name] - before.usage[name];
+  return {
+    usage: {
+      inputTokens: less('inputTokens'),
+      outputTokens: less('outputTokens'),
+      cacheReadTokens: less('cacheReadTokens'),
+      cacheWriteTokens: less('cacheWriteTokens'),
+      totalTokens: less('totalTokens'),
+    },
+    costUsd: after.costUsd - before.costUsd,
+  };
+}
+
+function describe(end: ProgramEnd): string {
+  return end.signal === null ? `exit status ${end.exitCode}` : `killed by ${end.signal}`;
+}
