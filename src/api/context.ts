@@ -1,0 +1,13 @@
+/** What the API's routes work with. */
+
+import type { Store } from '../store/store.ts';
+import type { Hub } from '../supervisor/hub.ts';
+import type { Supervisor } from '../supervisor/supervisor.ts';
+import type { RuntimeView } from './schemas.ts';
+
+export interface ApiContext {
+  readonly store: Store;
+  readonly supervisor: Supervisor;
+  readonly hub: Hub;
+  runtime(): RuntimeView;
+}

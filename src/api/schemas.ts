@@ -1,0 +1,184 @@
+/**
+ * The API's vocabulary: what goes over the wire, shared by server and clients.
+ *
+ * A client may import this file and the domain, and nothing else of the daemon.
+ * Absent values are null, never missing, so that a reader sees what there could be.
+ */
+import { z } from 'zod';
+import { eventTypeSchema } from '../domain/events.ts';
+import { exitRecordSchema } from '../domain/evidence.ts';
+import { handleSchema } from '../domain/names.ts';
+import { lastWordSchema } from '../domain/spool.ts';
+import {
+  ACTORS,
+  ATTEMPT_STATUSES,
+  RUNNERS,
+  timeoutPolicySchema,
+  WORK_UNIT_KINDS,
+  WORK_UNIT_STATUSES,
+} from '../domain/work-unit.ts';
+
+const time = z.iso.datetime();
+
+export type { StartWorkUnit, StartWorkUnitInput } from '../domain/request.ts';
+export { startWorkUnitSchema } from '../domain/request.ts';
+
+/** Largest body; leaves room above the largest prompt, escaped. */
+export const BODY_MAX_BYTES = 12 * 1024 * 1024;
+
+/** Header that carries an idempotency key; it wins over the one in the body. */
+export const IDEMPOTENCY_HEADER = 'idempotency-key';
+
+/** Body of POST /work-units/:id/cancel. */
+export const cancelSchema = z.strictObject({ reason: z.string().max(1000).optional() });
+export type CancelInput = z.input<typeof cancelSchema>;
+
+export const attemptViewSchema = z.object({
+  id: z.string(),
+  workUnitId: z.string(),
+  attemptNumber: z.int(),
+  runtimeInstanceId: z.string(),
+  runnerId: z.enum(RUNNERS),
+  providerPresetId: z.string().nullable(),
+  status: z.enum(ATTEMPT_STATUSES),
+  createdAt: time,
+  startedAt: time.nullable(),
+  endedAt: time.nullable(),
+  lastEventAt: time.nullable(),
+  lastHeartbeatAt: time.nullable(),
+  abortRequestedAt: time.nullable(),
+  errorCode: z.string().nullable(),
+  errorMessage: z.string().nullable(),
+  /** The systemd unit; `systemctl --user status <unit>` shows it while it lives. */
+  unit: z.string(),
+  invocationId: z.string().nullable(),
+  bootId: z.string().nullable(),
+  controlGroup: z.string().nullable(),
+  executor: z.enum(['systemd', 'direct']),
+  /** How often a new daemon found this attempt alive and took it up again. */
+  reattached: z.int(),
+  /** The exit record, once there is one. */
+  exit: exitRecordSchema.nullable(),
+  /** The runner's last word, once there is one. */
+  result: lastWordSchema.nullable(),
+  /** Number of the rule that decided the outcome (docs/concepts.md), null while it lives. */
+  decidedByRule: z.int().nullable(),
+});
+export type AttemptView = z.infer<typeof attemptViewSchema>;
+
+export const liveSchema = z.object({
+  currentTool: z.string().nullable(),
+  costUsd: z.number().nullable(),
+  totalTokens: z.number().nullable(),
+});
+
+export const workUnitViewSchema = z.object({
+  id: z.string(),
+  workspaceId: z.string(),
+  handle: handleSchema,
+  kind: z.enum(WORK_UNIT_KINDS),
+  ownerType: z.string(),
+  ownerId: z.string(),
+  channelId: z.string().nullable(),
+  taskId: z.string().nullable(),
+  teammateId: z.string().nullable(),
+  providerPresetId: z.string().nullable(),
+  runnerId: z.enum(RUNNERS),
+  idempotencyKey: z.string(),
+  status: z.enum(WORK_UNIT_STATUSES),
+  priority: z.int(),
+  attemptCount: z.int(),
+  activeAttemptId: z.string().nullable(),
+  createdByClientId: z.string().nullable(),
+  createdByActor: z.enum(ACTORS),
+  createdAt: time,
+  updatedAt: time,
+  startedAt: time.nullable(),
+  endedAt: time.nullable(),
+  lastEventAt: time.nullable(),
+  lastHeartbeatAt: time.nullable(),
+  idleTimeoutMs: z.int(),
+  hardTimeoutMs: z.int(),
+  timeoutPolicy: timeoutPolicySchema,
+  errorCode: z.string().nullable(),
+  errorMessage: z.string().nullable(),
+  cwd: z.string(),
+  model: z.string().nullable(),
+  /** Live figures from the wrapper, null when nothing runs or nothing was heard. */
+  live: liveSchema.nullable(),
+  attempts: z.array(attemptViewSchema),
+});
+export type WorkUnitView = z.infer<typeof workUnitViewSchema>;
+
+export const eventViewSchema = z.object({
+  id: z.string(),
+  workUnitId: z.string(),
+  attemptId: z.string().nullable(),
+  /** Rises by one within a work unit, without gap. */
+  seq: z.int(),
+  /** Rises over the whole workspace; not interchangeable with seq. */
+  position: z.int(),
+  ts: time,
+  type: eventTypeSchema,
+  actor: z.enum(ACTORS),
+  data: z.record(z.string(), z.unknown()),
+});
+export type EventView = z.infer<typeof eventViewSchema>;
+
+const page = <Item extends z.ZodType>(item: Item) =>
+  z.object({ items: z.array(item), nextCursor: z.string().nullable() });
+
+export const workUnitPageSchema = page(workUnitViewSchema);
+export type WorkUnitPage = z.infer<typeof workUnitPageSchema>;
+export const eventPageSchema = page(eventViewSchema);
+export type EventPage = z.infer<typeof eventPageSchema>;
+
+const limit = z.coerce.number().int().min(1).max(1000).default(100);
+
+/** Query of GET /work-units. `active=true` leaves out what has ended. */
+export const listQuerySchema = z.strictObject({
+  active: z.enum(['true', 'false']).default('false'),
+  status: z.enum(WORK_UNIT_STATUSES).optional(),
+  limit,
+  cursor: z.string().max(200).optional(),
+});
+
+/** Query of GET /work-units/:id/events. With Accept: text/event-stream it streams instead of paging. */
+export const eventsQuerySchema = z.strictObject({
+  afterSeq: z.coerce.number().int().min(0).default(0),
+  limit: z.coerce.number().int().min(1).max(5000).default(1000),
+});
+
+/** `:id` is a work unit's id or its handle (the live one, else the newest). */
+export const workUnitParamsSchema = z.strictObject({ id: z.string().min(1).max(128) });
+
+export const runtimeViewSchema = z.object({
+  runtimeInstanceId: z.string(),
+  workspaceId: z.string(),
+  /** `degraded` names what is away in `problems`; attempts are unaffected. */
+  status: z.enum(['ready', 'degraded', 'stopping']),
+  problems: z.array(z.string()),
+  startedAt: time,
+  schemaVersion: z.int(),
+  version: z.string(),
+  pid: z.int(),
+  executor: z.enum(['systemd', 'direct']),
+  /** Path of the unix socket. */
+  socket: z.string(),
+  host: z.string().nullable(),
+  port: z.int().nullable(),
+  activeAttempts: z.int(),
+});
+export type RuntimeView = z.infer<typeof runtimeViewSchema>;
+
+/** application/problem+json (RFC 9457). */
+export const problemSchema = z.object({
+  type: z.string(),
+  title: z.string(),
+  status: z.int(),
+  code: z.string(),
+  detail: z.string(),
+  errors: z.array(z.object({ path: z.string(), message: z.string() })),
+  extra: z.record(z.string(), z.unknown()).optional(),
+});
+export type Problem = z.infer<typeof problemSchema>;

@@ -1,0 +1,83 @@
+/**
+ * Server-sent events of one work unit. The stream is read from the store; the hub only
+ * says when to look. So a client never gets an event twice, out of order or not at all,
+ * and a slow one costs no memory: nothing is read for it before it took the last.
+ */
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import type { EventRow } from '../store/events.ts';
+import { createHint } from '../supervisor/signal.ts';
+import type { ApiContext } from './context.ts';
+import { eventView } from './views.ts';
+
+const PAGE = 500;
+/** A comment line at least this often, so that both ends notice a dead connection. */
+const KEEPALIVE_MS = 15_000;
+/** A client that takes nothing for this long is dropped; it resumes with Last-Event-ID. */
+const STALL_MS = 60_000;
+
+function frame(row: EventRow): string {
+  return `id: ${row.seq}\nevent: ${row.type}\ndata: ${JSON.stringify(eventView(row))}\n\n`;
+}
+
+/** Writes and, when the socket is full, waits for it. False when the client is gone or stalls. */
+async function push(response: ServerResponse, text: string): Promise<boolean> {
+  if (response.destroyed) return false;
+  if (response.write(text)) return true;
+  try {
+    await once(response, 'drain', { signal: AbortSignal.timeout(STALL_MS) });
+    return !response.destroyed;
+  } catch {
+    response.destroy();
+    return false;
+  }
+}
+
+/** True when the last thing that happened to the work unit is its end. */
+function isOver(context: ApiContext, workUnitId: string, last: EventRow | null): boolean {
+  if (last && !TERMINAL_EVENT_TYPES.has(last.type)) return false;
+  const row = context.store.workUnits.get(workUnitId);
+  return row === null || TERMINAL_STATUSES.has(row.status);
+}
+
+/**
+ * Streams the events after `afterSeq` until the work unit's terminal event, the client's
+ * leave or `stopping`. The response's head must have been written.
+ */
+export async function streamEvents(
+  context: ApiContext,
+  response: ServerResponse,
+  workUnitId: string,
+  afterSeq: number,
+  stopping: AbortSignal,
+): Promise<void> {
+  const hint = createHint();
+  const unsubscribe = context.hub.subscribe((events) => {
+    if (events.some((event) => event.workUnitId === workUnitId)) hint.raise();
+  });
+  response.on('close', hint.raise);
+  stopping.addEventListener('abort', hint.raise);
+  let seq = afterSeq;
+  let last: EventRow | null = null;
+  try {
+    while (!response.destroyed && !stopping.aborted) {
+      const rows = context.store.events.page(workUnitId, seq, PAGE);
+      if (rows.length > 0) {
+        if (!(await push(response, rows.map(frame).join('')))) return;
+        last = rows.at(-1) ?? last;
+        seq = last?.seq ?? seq;
+        continue;
+      }
+      if (isOver(context, workUnitId, last)) break;
+      await hint.wait(KEEPALIVE_MS);
+      if (!(await push(response, ':\n\n'))) return;
+    }
+    response.end();
+  } finally {
+    unsubscribe();
+    response.off('close', hint.raise);
+    stopping.removeEventListener('abort', hint.raise);
+  }
+}

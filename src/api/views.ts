@@ -1,0 +1,59 @@
+/** Rows of the store as the API shows them. */
+import type { LiveState } from '../domain/attempt-files.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { EventRow } from '../store/events.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
+
+export function attemptView(row: AttemptRow): AttemptView {
+  return {
+    id: row.id,
+    workUnitId: row.workUnitId,
+    attemptNumber: row.attemptNumber,
+    runtimeInstanceId: row.runtimeInstanceId,
+    runnerId: row.runnerId,
+    providerPresetId: row.providerPresetId,
+    status: row.status,
+    createdAt: row.createdAt,
+    startedAt: row.startedAt,
+    endedAt: row.endedAt,
+    lastEventAt: row.lastEventAt,
+    lastHeartbeatAt: row.lastHeartbeatAt,
+    abortRequestedAt: row.abortRequestedAt,
+    errorCode: row.errorCode,
+    errorMessage: row.errorMessage,
+    unit: row.unit,
+    invocationId: row.invocationId,
+    bootId: row.bootId,
+    controlGroup: row.controlGroup,
+    executor: row.executor,
+    reattached: row.reattached,
+    exit: row.exit,
+    result: row.lastWord,
+    decidedByRule: row.decidedByRule,
+  };
+}
+
+export function workUnitView(
+  row: WorkUnitRow,
+  attempts: readonly AttemptRow[],
+  live: LiveState | null,
+): WorkUnitView {
+  const { request: _request, neverStartedCount: _count, lastSeq: _seq, ...shown } = row;
+  const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
+  return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
+}
+
+export function eventView(row: EventRow): EventView {
+  return {
+    id: `${row.workUnitId}:${row.seq}`,
+    workUnitId: row.workUnitId,
+    attemptId: row.attemptId,
+    seq: row.seq,
+    position: row.position,
+    ts: row.ts,
+    type: row.type,
+    actor: row.actor,
+    data: { ...row.data },
+  };
+}

@@ -1,0 +1,21 @@
+/** Where the files of this installation lie: the same from src/ (tsx) and from dist/. */
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
+
+/** The wrapper always runs from dist/: its start-up is paid on every attempt. */
+export const WRAPPER = path.join(root, 'dist', 'attempt', 'main.js');
+
+/** Text of the exit-record script, read once: a deploy may replace the file under us. */
+export function exitRecordScript(): string {
+  return readFileSync(path.join(root, 'ops', 'units', 'exit-record.sh'), 'utf8');
+}
+
+/** The Pi CLI this outlive depends on, run by our own node. */
+export function bundledPi(node: string): readonly string[] {
+  // The package exports no path to its CLI; it lies beside the entry that it does export.
+  const entry = fileURLToPath(import.meta.resolve('@earendil-works/pi-coding-agent/rpc-entry'));
+  return [node, path.join(path.dirname(entry), 'cli.js')];
+}

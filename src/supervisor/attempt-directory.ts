@@ -1,0 +1,201 @@
+/** The daemon's side of an attempt's files: what the wrapper finds, and what is swept afterwards. */
+import { constants } from 'node:fs';
+import { link, lstat, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import path from 'node:path';
+import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
+import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import type { Context, Settings } from './context.ts';
+
+export interface AttemptPaths {
+  readonly directory: string;
+  readonly launch: string;
+  readonly spool: string;
+  readonly claim: string;
+  readonly runtime: string;
+  readonly controlSocket: string;
+  readonly credentials: string;
+  readonly exitRecord: string;
+  readonly haltMarker: string;
+  readonly sessionFile: string;
+}
+
+export function attemptPaths(
+  settings: Settings,
+  attempt: Pick<AttemptRow, 'id' | 'workUnitId' | 'nonce'>,
+): AttemptPaths {
+  const directory = path.join(settings.attemptsDirectory, attempt.workUnitId, attempt.id);
+  const runtime = path.join(settings.runtimeDirectory, attempt.id);
+  return {
+    directory,
+    launch: path.join(directory, ATTEMPT_FILES.launch),
+    spool: path.join(directory, ATTEMPT_FILES.spool),
+    claim: path.join(directory, ATTEMPT_FILES.claim),
+    runtime,
+    controlSocket: path.join(runtime, 'control.sock'),
+    credentials: path.join(runtime, 'credentials'),
+    exitRecord: path.join(settings.exitsDirectory, `${attempt.nonce}.json`),
+    haltMarker: path.join(settings.exitsDirectory, `${attempt.nonce}.halt`),
+    // The session belongs to the work unit: every attempt goes on with the same one.
+    sessionFile: path.join(settings.sessionsDirectory, attempt.workUnitId, 'session.jsonl'),
+  };
+}
+
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
+
+async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function writeDurably(file: string, content: string): Promise<void> {
+  const temporary = `${file}.new`;
+  const handle = await open(temporary, NEW_FILE, 0o600);
+  try {
+    await handle.writeFile(content);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(temporary, file);
+  await syncDirectory(path.dirname(file));
+}
+
+function launchFile(
+  context: Context,
+  workUnit: WorkUnitRow,
+  attempt: AttemptRow,
+  paths: AttemptPaths,
+): LaunchFile {
+  const { request } = workUnit;
+  const { settings } = context;
+  const isPi = workUnit.runnerId === 'pi';
+  return {
+    version: LAUNCH_VERSION,
+    workspace: context.workspace,
+    workUnitId: workUnit.id,
+    attemptId: attempt.id,
+    attemptNumber: attempt.attemptNumber,
+    handle: workUnit.handle,
+    unit: attempt.unit,
+    nonce: attempt.nonce,
+    runnerId: workUnit.runnerId,
+    runner: isPi
+      ? {
+          kind: 'pi',
+          command: settings.piCommand,
+          sessionFile: paths.sessionFile,
+          prompt: request.prompt ?? '',
+          model: workUnit.model,
+        }
+      : { kind: 'command', argv: request.argv ?? [] },
+    cwd: workUnit.cwd,
+    environment: {
+      ...settings.runnerEnvironment,
+      OUTLIVE_WORKSPACE: context.workspace,
+      OUTLIVE_HANDLE: workUnit.handle,
+      OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
+    },
+    credentialVariables: isPi ? Object.keys(settings.keys) : [],
+    timeouts: workUnit.timeoutPolicy,
+    controlSocket: paths.controlSocket,
+    captureBytes: settings.captureBytes,
+  };
+}
+
+/** Makes everything the wrapper needs, durable, before systemd is asked to start it. */
+export async function prepareAttempt(
+  context: Context,
+  workUnit: WorkUnitRow,
+  attempt: AttemptRow,
+): Promise<AttemptPaths> {
+  const paths = attemptPaths(context.settings, attempt);
+  const privately = { recursive: true, mode: 0o700 } as const;
+  await mkdir(paths.directory, privately);
+  await mkdir(path.dirname(paths.sessionFile), privately);
+  await mkdir(paths.runtime, privately);
+  await writeDurably(paths.launch, JSON.stringify(launchFile(context, workUnit, attempt, paths)));
+  if (workUnit.runnerId === 'pi') await writeCredentials(paths, context.settings.keys);
+  return paths;
+}
+
+async function writeCredentials(
+  paths: AttemptPaths,
+  keys: Readonly<Record<string, string>>,
+): Promise<void> {
+  if (Object.keys(keys).length === 0) return;
+  await mkdir(paths.credentials, { recursive: true, mode: 0o700 });
+  for (const [name, value] of Object.entries(keys)) {
+    const handle = await open(path.join(paths.credentials, name), NEW_FILE, 0o600);
+    try {
+      await handle.writeFile(value);
+    } finally {
+      await handle.close();
+    }
+  }
+}
+
+/** systemd has copied them by the time the start is answered; they must not lie about. */
+export async function removeCredentials(paths: AttemptPaths): Promise<void> {
+  await rm(paths.credentials, { recursive: true, force: true });
+}
+
+/** After the end: the runtime files go, spool and records stay. */
+export async function sweepRuntime(paths: AttemptPaths): Promise<void> {
+  await rm(paths.runtime, { recursive: true, force: true });
+}
+
+/** Who holds the claim; a file that cannot be parsed was still made by somebody: the wrapper, as far as safety goes. */
+export async function readClaim(paths: AttemptPaths): Promise<'none' | 'wrapper' | 'revoked'> {
+  try {
+    const claim = JSON.parse(await readFile(paths.claim, 'utf8')) as ClaimFile;
+    return claim.by === 'revoked' ? 'revoked' : 'wrapper';
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'none' : 'wrapper';
+  }
+}
+
+/**
+ * Makes sure that no late start of this attempt can run: links a claim of our own,
+ * unless one is there. Repeatable.
+ * @returns who holds the claim now.
+ */
+export async function revokeClaim(
+  paths: AttemptPaths,
+  attempt: AttemptRow,
+  runtimeInstanceId: string,
+): Promise<'wrapper' | 'revoked'> {
+  const claim: ClaimFile = { v: 1, by: 'revoked', nonce: attempt.nonce, runtimeInstanceId };
+  const temporary = `${paths.claim}.revoke-${runtimeInstanceId}`;
+  await mkdir(paths.directory, { recursive: true, mode: 0o700 });
+  const handle = await open(temporary, NEW_FILE, 0o600);
+  try {
+    await handle.writeFile(JSON.stringify(claim));
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  try {
+    await link(temporary, paths.claim);
+    await syncDirectory(paths.directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    await rm(temporary, { force: true });
+  }
+  return (await readClaim(paths)) === 'revoked' ? 'revoked' : 'wrapper';
+}
+
+/** True when the halt script left its marker for this attempt. */
+export async function hasHaltMarker(paths: AttemptPaths): Promise<boolean> {
+  try {
+    return (await lstat(paths.haltMarker)).isFile();
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,127 @@
+/** Gathers what the witnesses of an attempt's end have to say. Reads only. */
+import { readFile } from 'node:fs/promises';
+import type { Evidence, ExitRecord, ManagerInstance, ProcessEnd } from '../domain/evidence.ts';
+import { exitRecordSchema } from '../domain/evidence.ts';
+import type { HostFacts, UnitFacts } from '../executor/port.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { AttemptPaths } from './attempt-directory.ts';
+import { hasHaltMarker, readClaim } from './attempt-directory.ts';
+import type { Context } from './context.ts';
+
+/** The exit record of this nonce; null when there is none or it is not one. */
+export async function readExitRecord(
+  context: Context,
+  file: string,
+  nonce: string,
+): Promise<ExitRecord | null> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+  try {
+    const record = exitRecordSchema.parse(JSON.parse(text));
+    if (record.nonce === nonce) return record;
+    context.log.error({ file }, 'exit record of another attempt; not believed');
+  } catch (error) {
+    context.log.error({ file, err: error }, 'exit record cannot be read; not believed');
+  }
+  return null;
+}
+
+const NUMBER = /^\d+$/;
+
+/** What an exit record says, in the words of the classification. */
+export function endFromRecord(record: ExitRecord, attempt: AttemptRow): ProcessEnd {
+  const status = record.exitStatus ?? '';
+  const how =
+    record.exitCode === 'exited' || record.exitCode === 'killed' || record.exitCode === 'dumped'
+      ? record.exitCode
+      : 'unknown';
+  const started = attempt.opened?.uptimeSeconds ?? null;
+  const elapsed =
+    started !== null && record.uptimeSeconds !== null && record.bootId === attempt.opened?.bootId
+      ? (record.uptimeSeconds - started) * 1000
+      : null;
+  return {
+    witness: 'record',
+    result: record.serviceResult ?? 'unknown',
+    how,
+    status: how === 'exited' && NUMBER.test(status) ? Number(status) : null,
+    signal: how === 'killed' || how === 'dumped' ? status : null,
+    elapsedMs: elapsed,
+    managerState: record.managerState,
+  };
+}
+
+/** What the loaded unit says; the record adds the manager's state at that moment. */
+export function endFromUnit(facts: UnitFacts, record: ExitRecord | null): ProcessEnd {
+  return {
+    witness: 'unit',
+    result: facts.result,
+    how: facts.exit.how,
+    status: facts.exit.status,
+    signal: facts.exit.signal,
+    elapsedMs: facts.exit.elapsedMs,
+    managerState: record?.managerState ?? null,
+  };
+}
+
+const sameManager = (a: ManagerInstance | null, b: ManagerInstance | null): boolean =>
+  a === null || b === null || (a.pid === b.pid && a.startTicks === b.startTicks);
+
+function hostChanged(attempt: AttemptRow, host: HostFacts): boolean {
+  const bootId = attempt.bootId ?? attempt.opened?.bootId ?? null;
+  if (bootId !== null && bootId !== host.bootId) return true;
+  return !sameManager(attempt.manager, host.manager);
+}
+
+export interface Gathered {
+  readonly evidence: Evidence;
+  readonly record: ExitRecord | null;
+  /** What unit and record disagree about, null when they agree or one is missing. */
+  readonly disagreement: Readonly<Record<string, unknown>> | null;
+}
+
+function disagreement(
+  unit: ProcessEnd | null,
+  record: ProcessEnd | null,
+): Gathered['disagreement'] {
+  if (!unit || !record) return null;
+  const same =
+    unit.how === record.how && unit.status === record.status && unit.signal === record.signal;
+  return same ? null : { unit, record };
+}
+
+/**
+ * Collects the evidence for an attempt that runs no more: its dead unit when that is
+ * still loaded, the exit record, the claim, what the spool said (already ingested).
+ */
+export async function gatherEvidence(
+  context: Context,
+  attempt: AttemptRow,
+  paths: AttemptPaths,
+  facts: UnitFacts | null,
+  host: HostFacts,
+): Promise<Gathered> {
+  const record = await readExitRecord(context, paths.exitRecord, attempt.nonce);
+  const fromUnit = facts ? endFromUnit(facts, record) : null;
+  const fromRecord = record ? endFromRecord(record, attempt) : null;
+  const evidence: Evidence = {
+    intent: attempt.intent,
+    haltMarker: await hasHaltMarker(paths),
+    end: fromUnit ?? fromRecord,
+    opened: attempt.opened,
+    lastWord: attempt.lastWord,
+    saidDeadline: attempt.saidDeadline,
+    saidToldToStop: attempt.toldToStop,
+    approvalOpen: attempt.status === 'waiting_for_approval',
+    claim: await readClaim(paths),
+    hardTimeoutMs:
+      context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
+    hostChanged: hostChanged(attempt, host),
+  };
+  return { evidence, record, disagreement: disagreement(fromUnit, fromRecord) };
+}

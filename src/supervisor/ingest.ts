@@ -1,0 +1,154 @@
+/**
+ * Moves spool lines into the store, each exactly once: the events and the offset they
+ * were read from change in one transaction, so it does not matter when we die.
+ */
+import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
+import { lastWordSchema, openedSchema } from '../domain/spool.ts';
+import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
+import type { Context } from './context.ts';
+import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
+import { readSpool } from './spool-reader.ts';
+import type { EventFields } from './writer.ts';
+
+type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+
+/** What a line means for the attempt's row, beside becoming an event. */
+function learn(patch: Mutable<AttemptPatch>, parsed: ParsedLine, lastWordSeen: boolean): void {
+  if (parsed.kind === 'corrupt') return;
+  const { type, data, ts } = parsed.line;
+  if (PROGRESS_EVENT_TYPES.has(type)) patch.lastEventAt = ts;
+  if (type === 'attempt.opened') {
+    const opened = openedSchema.safeParse(data);
+    if (opened.success) patch.opened = opened.data;
+  }
+  if (type === 'attempt.deadline') patch.saidDeadline = true;
+  if (type === 'attempt.told_to_stop' && !lastWordSeen) patch.toldToStop = true;
+  if (type === 'runner.finished') {
+    const word = lastWordSchema.safeParse(data);
+    if (word.success) patch.lastWord = word.data;
+  }
+}
+
+function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
+  if (parsed.kind === 'line') {
+    const { type, ts, data } = parsed.line;
+    return { type, ts, data, actor: 'runner', attemptId };
+  }
+  const { offset, bytes, reason } = parsed;
+  return {
+    type: 'diagnostic.spool_line_corrupt',
+    actor: 'system',
+    attemptId,
+    data: { offset, bytes, reason },
+  };
+}
+
+/** Commits one chunk; false when somebody else moved the offset first (then nothing was written). */
+function commitChunk(context: Context, seen: AttemptRow, chunk: SpoolChunk): boolean {
+  return context.writer.commit((transaction) => {
+    const attempt = transaction.attempt(seen.id);
+    if (attempt.spoolOffset !== seen.spoolOffset) return false;
+    const patch: Mutable<AttemptPatch> = {
+      spoolOffset: chunk.nextOffset,
+      spoolLines: attempt.spoolLines + chunk.lines.length,
+    };
+    for (const line of chunk.lines) {
+      learn(patch, line, attempt.lastWord !== null || patch.lastWord !== undefined);
+    }
+    transaction.append(
+      attempt.workUnitId,
+      chunk.lines.map((line) => eventOf(line, attempt.id)),
+    );
+    context.store.attempts.patch(attempt.id, patch);
+    if (patch.lastEventAt)
+      context.store.workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
+    return true;
+  });
+}
+
+function reportTruncation(context: Context, attempt: AttemptRow, size: number): void {
+  context.log.error(
+    { attempt: attempt.id, size, offset: attempt.spoolOffset },
+    'spool is shorter than what was read of it',
+  );
+  context.writer.commit((transaction) => {
+    transaction.append(attempt.workUnitId, [
+      {
+        type: 'diagnostic.spool_truncated',
+        actor: 'system',
+        attemptId: attempt.id,
+        data: { size, offset: attempt.spoolOffset },
+      },
+    ]);
+  });
+}
+
+/** A last line that never got its LF: kept as a diagnostic, once. */
+function passTorn(chunk: SpoolChunk): SpoolChunk {
+  if (chunk.tornBytes === 0) return chunk;
+  const torn: ParsedLine = {
+    kind: 'corrupt',
+    offset: chunk.nextOffset,
+    bytes: chunk.tornBytes,
+    reason: 'torn',
+  };
+  return {
+    ...chunk,
+    lines: [...chunk.lines, torn],
+    nextOffset: chunk.nextOffset + chunk.tornBytes,
+    tornBytes: 0,
+  };
+}
+
+export interface Ingest {
+  /** Reads to the present end. Calls share one run: never two readers of one spool. */
+  catchUp(): Promise<void>;
+  /** After the writer is gone for sure: reads to the end and settles a torn last line. */
+  finish(): Promise<void>;
+}
+
+/** The reader of one attempt's spool. */
+export function createIngest(context: Context, attemptId: string, spool: string): Ingest {
+  let truncationReported = false;
+  let tail: Promise<void> = Promise.resolve();
+
+  const step = async (last: boolean): Promise<boolean> => {
+    const attempt = context.store.attempts.get(attemptId);
+    if (!attempt) return false;
+    const read = await readSpool(spool, attempt.spoolOffset);
+    if (read.size !== null && read.size < attempt.spoolOffset) {
+      // Power loss took the end of the file. What is in the store stays; never from zero again.
+      if (!truncationReported) reportTruncation(context, attempt, read.size);
+      truncationReported = true;
+      return false;
+    }
+    const atEnd = read.size === null || read.nextOffset + read.tornBytes >= read.size;
+    const chunk = last && atEnd ? passTorn(read) : read;
+    if (chunk.lines.length === 0) return !atEnd;
+    context.fault('spool_read');
+    const committed = commitChunk(context, attempt, chunk);
+    return !committed || !atEnd;
+  };
+
+  const run = async (last: boolean): Promise<void> => {
+    while (await step(last));
+  };
+  let waiting: Promise<void> | null = null;
+  /** One run at a time; hints that come while one waits for its turn share it. */
+  const queue = (last: boolean): Promise<void> => {
+    const next = tail.then(() => {
+      if (waiting === next) waiting = null;
+      return run(last);
+    });
+    tail = next.catch(() => undefined);
+    return next;
+  };
+
+  return {
+    catchUp: () => {
+      waiting ??= queue(false);
+      return waiting;
+    },
+    finish: () => queue(true),
+  };
+}

@@ -1,0 +1,104 @@
+/** From a claim to a started unit, or to the proof that nothing was started. */
+import type { StartRequest, StartResult } from '../executor/port.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import type { AttemptPaths } from './attempt-directory.ts';
+import { prepareAttempt, removeCredentials } from './attempt-directory.ts';
+import type { Claim } from './claim.ts';
+import type { Context } from './context.ts';
+
+function startRequest(
+  context: Context,
+  { workUnit, attempt }: Claim,
+  paths: AttemptPaths,
+): StartRequest {
+  const { settings } = context;
+  const isPi = workUnit.runnerId === 'pi';
+  return {
+    unit: attempt.unit,
+    nonce: attempt.nonce,
+    attemptId: attempt.id,
+    description: `outlive ${context.workspace}: ${workUnit.handle}, attempt ${attempt.attemptNumber} (${workUnit.runnerId})`,
+    argv: [settings.node, settings.wrapper, paths.directory],
+    attemptDirectory: paths.directory,
+    // The wrapper's own environment: small. What the runner gets is in launch.json.
+    environment: {
+      PATH: settings.runnerEnvironment['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
+      HOME: settings.home,
+      LANG: settings.runnerEnvironment['LANG'] ?? 'C.UTF-8',
+    },
+    credentials: isPi
+      ? Object.keys(settings.keys).map((name) => ({ name, path: `${paths.credentials}/${name}` }))
+      : [],
+    hardTimeoutMs: workUnit.timeoutPolicy.hardTimeoutMs,
+    cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
+  };
+}
+
+/** Why nothing can be started, as a stored decision: the watch then ends the attempt by it. */
+function failBeforeStart(context: Context, attempt: AttemptRow, error: unknown): void {
+  const code = (error as NodeJS.ErrnoException).code === 'ENOSPC' ? 'disk_full' : 'launch_failed';
+  const reason = (error as Error).message;
+  context.log.error({ err: error, unit: attempt.unit }, 'an attempt cannot be started');
+  context.writer.commit((transaction) => {
+    if (transaction.attempt(attempt.id).intent) return;
+    context.store.attempts.patch(attempt.id, {
+      intent: { kind: 'fail', actor: 'system', code, reason },
+    });
+  });
+}
+
+function reportForeign(context: Context, workUnit: WorkUnitRow, attempt: AttemptRow): void {
+  context.log.error({ unit: attempt.unit }, 'the unit name is taken by a unit that is not ours');
+  context.writer.commit((transaction) => {
+    transaction.append(workUnit.id, [
+      {
+        type: 'diagnostic.foreign_unit',
+        actor: 'system',
+        attemptId: attempt.id,
+        data: { unit: attempt.unit },
+      },
+    ]);
+  });
+}
+
+async function afterStart(context: Context, claim: Claim, result: StartResult): Promise<void> {
+  const { attempt, workUnit } = claim;
+  if (result.kind === 'foreign') reportForeign(context, workUnit, attempt);
+  if (result.kind === 'absent' || result.kind === 'unknown') {
+    context.log.warn({ unit: attempt.unit, result }, 'a start was not seen to happen');
+  }
+  if (result.kind !== 'present' || result.facts.leavesExitRecord) return;
+  failBeforeStart(
+    context,
+    attempt,
+    new Error('the exit-record drop-in does not apply to the unit'),
+  );
+  await context.executor.stop(attempt.unit);
+}
+
+/**
+ * Prepares and starts. Whatever comes of it, the attempt is then in the hands of a
+ * watch, which reads the truth: present, foreign or gone.
+ */
+export async function launch(context: Context, claim: Claim): Promise<void> {
+  let paths: AttemptPaths;
+  let request: StartRequest;
+  try {
+    paths = await prepareAttempt(context, claim.workUnit, claim.attempt);
+    request = startRequest(context, claim, paths);
+    context.fault('prepared');
+  } catch (error) {
+    failBeforeStart(context, claim.attempt, error);
+    return;
+  }
+  try {
+    const result = await context.executor.start(request);
+    context.fault('start_answered');
+    await afterStart(context, claim, result);
+  } catch (error) {
+    failBeforeStart(context, claim.attempt, error);
+  } finally {
+    await removeCredentials(paths);
+  }
+}
