@@ -1,0 +1,154 @@
+/**
+ * Following the events of a work unit over server-sent events.
+ *
+ * A connection may end at any moment (daemon restarts are normal): the next one
+ * asks for what comes after the last event handed out, so nothing is handed out
+ * twice and nothing is left out. Where that cannot be had, a typed error ends it.
+ */
+import type { IncomingMessage } from 'node:http';
+import {
+  type EventPage,
+  type EventView,
+  eventViewSchema,
+  type WorkUnitView,
+} from '../api/schemas.ts';
+import { OutliveError } from '../domain/errors.ts';
+import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import { FOLLOW_TIMES, type FollowTimes, Link } from './link.ts';
+import { parseBody, problemToError } from './problem.ts';
+import { SseParser } from './sse-parser.ts';
+import { open, readAll, unreachable, unreachableReason } from './transport.ts';
+
+export interface FollowOptions {
+  readonly afterSeq?: number;
+  /** Ends the iteration, without an error. */
+  readonly signal?: AbortSignal;
+  /** Told when the daemon goes away and when it is back. */
+  readonly onConnection?: (state: 'connected' | 'away') => void;
+}
+
+/** What following needs of the client. */
+export interface FollowSource {
+  readonly socketPath: string;
+  readonly timeoutMs: number;
+  readonly times: Partial<FollowTimes>;
+  getWorkUnit(id: string): Promise<WorkUnitView>;
+  events(id: string, query: { afterSeq: number; limit: number }): Promise<EventPage>;
+}
+
+/** Where the reader stands; the only thing a reconnect carries over. */
+interface Cursor {
+  /** The handle or id asked for; the id as soon as an event told it, since a handle can be passed on. */
+  id: string;
+  seq: number;
+  /** The last event handed out was a terminal one. */
+  ended: boolean;
+}
+
+/** See {@link Client.followEvents}. */
+export async function* followEvents(
+  source: FollowSource,
+  id: string,
+  { afterSeq = 0, signal, onConnection = () => {} }: FollowOptions,
+): AsyncGenerator<EventView, void> {
+  const times = { ...FOLLOW_TIMES, ...source.times };
+  const cursor: Cursor = { id, seq: afterSeq, ended: false };
+  const link = new Link(times, onConnection);
+  while (!signal?.aborted) {
+    const before = cursor.seq;
+    try {
+      yield* readOnce(source, times, cursor, link, signal);
+      if (cursor.ended || (cursor.seq === before && (await isOver(source, cursor)))) return;
+    } catch (error) {
+      if (signal?.aborted) return;
+      // After the end a lost connection loses nothing; anything else is still an error.
+      if (cursor.ended && unreachableReason(error) !== null) return;
+      link.lost(error, cursor.seq);
+    }
+    if (cursor.seq !== before) link.progressed();
+    await link.pause(signal);
+  }
+}
+
+/** One connection: yields until it ends. */
+async function* readOnce(
+  source: FollowSource,
+  times: FollowTimes,
+  cursor: Cursor,
+  link: Link,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<EventView, void> {
+  const response = await open(source.socketPath, {
+    method: 'GET',
+    path: `/work-units/${encodeURIComponent(cursor.id)}/events?afterSeq=${cursor.seq}`,
+    headers: { accept: 'text/event-stream' },
+    timeoutMs: source.timeoutMs,
+    signal,
+  });
+  if (response.statusCode !== 200) {
+    const text = await readAll(source.socketPath, response, source.timeoutMs);
+    throw problemToError(response.statusCode ?? 0, text);
+  }
+  link.connected();
+  const parser = new SseParser();
+  const quietMs = () => (cursor.ended ? times.lingerMs : times.silenceMs);
+  for await (const chunk of chunks(response, source.socketPath, quietMs)) {
+    for (const message of parser.push(chunk)) {
+      const event =
+        message.event === 'problem' ? refuse(message.data) : accept(message.data, cursor);
+      if (event) yield event;
+    }
+  }
+}
+
+/** The body's chunks; rejects when none came for `quietMs()`. A slow reader does not count as silence. */
+async function* chunks(
+  response: IncomingMessage,
+  socketPath: string,
+  quietMs: () => number,
+): AsyncGenerator<Uint8Array, void> {
+  const iterator = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+  try {
+    for (;;) {
+      const timer = setTimeout(() => response.destroy(), quietMs());
+      const next = await iterator.next().finally(() => clearTimeout(timer));
+      if (next.done) break;
+      yield next.value;
+    }
+  } catch (error) {
+    throw unreachable(socketPath, 'lost', error);
+  } finally {
+    response.destroy();
+  }
+  if (!response.complete) throw unreachable(socketPath, 'lost');
+}
+
+function refuse(data: string): never {
+  throw problemToError(200, data);
+}
+
+/** The event if it is the next one, null if it is one we had. */
+function accept(data: string, cursor: Cursor): EventView | null {
+  const event = parseBody(eventViewSchema, data);
+  if (event.seq <= cursor.seq) return null;
+  if (event.seq > cursor.seq + 1) {
+    throw new OutliveError(
+      'control_plane_snapshot_required',
+      `After event ${cursor.seq} the daemon sent ${event.seq}. Read the events again from the start.`,
+    );
+  }
+  cursor.id = event.workUnitId;
+  cursor.seq = event.seq;
+  cursor.ended = TERMINAL_EVENT_TYPES.has(event.type);
+  return event;
+}
+
+/** True when a stream that brought nothing ended because there is nothing more to come. */
+async function isOver(source: FollowSource, cursor: Cursor): Promise<boolean> {
+  const workUnit = await source.getWorkUnit(cursor.id);
+  if (!TERMINAL_STATUSES.has(workUnit.status)) return false;
+  cursor.id = workUnit.id;
+  const { items } = await source.events(cursor.id, { afterSeq: cursor.seq, limit: 1 });
+  return items.length === 0;
+}

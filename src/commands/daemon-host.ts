@@ -1,0 +1,45 @@
+/** What the daemon commands ask of systemd; daemon.ts brings the real thing. */
+import { type Context, workspaceFlag } from './context.ts';
+
+export interface UnitState {
+  readonly active: string;
+  readonly result: string;
+}
+
+export interface UnitSpec {
+  readonly workspace: string;
+  readonly argv: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly credentials: readonly { readonly name: string; readonly path: string }[];
+}
+
+/** The daemon's unit in the user manager. */
+export interface UnitHost {
+  state(workspace: string): Promise<UnitState>;
+  start(spec: UnitSpec): Promise<UnitState>;
+  stop(workspace: string): Promise<UnitState>;
+  close(): void;
+}
+
+export interface DaemonContext extends Context {
+  /** @throws OutliveError `no_user_manager`. */
+  readonly connectHost: () => Promise<UnitHost>;
+}
+
+/** Works with the user manager and lets go of it afterwards. */
+export async function withHost<Result>(
+  { connectHost }: DaemonContext,
+  work: (host: UnitHost) => Promise<Result>,
+): Promise<Result> {
+  const host = await connectHost();
+  try {
+    return await work(host);
+  } finally {
+    host.close();
+  }
+}
+
+/** `outlive daemon <verb>` as a person has to type it for this workspace. */
+export function daemonCommand({ config }: Context, verb: string): string {
+  return `outlive daemon ${verb}${workspaceFlag(config.workspace)}`;
+}

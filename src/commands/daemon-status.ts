@@ -1,0 +1,56 @@
+/** `outlive daemon status`. */
+import type { RuntimeView } from '../api/schemas.ts';
+import { EXIT, OutliveError } from '../domain/errors.ts';
+import { daemonUnitName } from '../domain/names.ts';
+import { type DaemonContext, daemonCommand, withHost } from './daemon-host.ts';
+import { formatDuration } from './duration.ts';
+import { sanitizeLine } from './sanitize.ts';
+import { table } from './table.ts';
+
+export interface StatusOptions {
+  readonly json?: boolean;
+}
+
+/** The state of the daemon that answers; without one, what systemd knows of its unit. */
+export async function status(context: DaemonContext, { json }: StatusOptions): Promise<number> {
+  const { client, stdout, config } = context;
+  const runtime = await client.runtime().catch(async (error: unknown) => {
+    throw await withUnitState(context, error);
+  });
+  if (json) await stdout.json({ workspace: config.workspace, ...runtime });
+  else for (const line of statusLines(runtime, Date.now())) await stdout.line(line);
+  return EXIT.ok;
+}
+
+async function withUnitState(context: DaemonContext, error: unknown): Promise<unknown> {
+  if (!(error instanceof OutliveError) || error.code !== 'daemon_unreachable') return error;
+  const unit = daemonUnitName(context.config.workspace);
+  const state = await withHost(context, (host) => host.state(context.config.workspace)).catch(
+    () => null, // The answer is "unreachable" with or without a user manager to ask.
+  );
+  if (state === null || state.active === 'inactive') return error;
+  const why = state.active === 'failed' ? ` (${state.result})` : '';
+  const detail = `${error.message} Its unit ${unit} is ${state.active}${why}; see: ${daemonCommand(context, 'logs')}`;
+  return new OutliveError(error.code, detail, { extra: error.extra, cause: error });
+}
+
+/** The human form. `now` is milliseconds since the epoch. */
+export function statusLines(runtime: RuntimeView, now: number): string[] {
+  const { host, port, problems } = runtime;
+  const up = formatDuration(now - Date.parse(runtime.startedAt));
+  return table(
+    [
+      ['workspace', runtime.workspaceId],
+      ['status', runtime.status],
+      ...problems.map((problem) => ['problem', problem]),
+      ['pid', String(runtime.pid)],
+      ['up', `${up} (since ${runtime.startedAt})`],
+      ['instance', runtime.runtimeInstanceId],
+      ['version', `${runtime.version}, store schema ${runtime.schemaVersion}`],
+      ['executor', runtime.executor],
+      ['socket', runtime.socket],
+      ['port', port === null ? 'none' : `${host ?? '127.0.0.1'}:${port}`],
+      ['attempts', `${runtime.activeAttempts} running`],
+    ].map(([name = '', value = '']) => [name, sanitizeLine(value)]),
+  );
+}

@@ -1,0 +1,40 @@
+/** Every command, in the order of the help. The program is built from this list. */
+import { Command } from 'commander';
+import { registerCancel } from './cancel.ts';
+import { example, type Frame } from './context.ts';
+import { registerDaemon } from './daemon.ts';
+import { registerEvents } from './events.ts';
+import { registerLogs } from './logs.ts';
+import { registerPs } from './ps.ts';
+import { registerRun } from './run.ts';
+import { registerShow } from './show.ts';
+
+const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
+  registerRun,
+  registerPs,
+  registerShow,
+  registerEvents,
+  registerLogs,
+  registerCancel,
+  registerDaemon,
+];
+
+/** The whole command line. It throws CommanderError instead of ending the process. */
+export function buildProgram(version: string, frame: Frame): Command {
+  const { stdout, stderr } = frame.surroundings;
+  const program = new Command('outlive')
+    .description('Runs coding agents so that their runs outlive everything around them.')
+    .version(version, '--version')
+    .option('--workspace <name>', 'which workspace (default: OUTLIVE_WORKSPACE, else main)')
+    .exitOverride()
+    .showHelpAfterError('See --help for how it is used.')
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      writeOut: (text) => void stdout.write(text),
+      writeErr: (text) => void stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, 'outlive: ')),
+    })
+    .addHelpText('after', example('outlive run -- fix the failing test', 'outlive ps'));
+  for (const register of COMMANDS) register(program, frame);
+  return program;
+}

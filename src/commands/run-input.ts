@@ -1,0 +1,119 @@
+/** The command line of `outlive run`, as the request it stands for. */
+import path from 'node:path';
+import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
+import { OutliveError } from '../domain/errors.ts';
+import { parseDuration } from './duration.ts';
+import { readPrompt } from './prompt.ts';
+
+export interface RunOptions {
+  readonly runner: string;
+  readonly handle?: string;
+  readonly cwd?: string;
+  readonly model?: string;
+  readonly hardTimeout?: string;
+  readonly idempotencyKey?: string;
+  readonly promptFile?: string;
+  readonly priority?: string;
+  readonly detach?: boolean;
+  readonly cancelOnInterrupt?: boolean;
+  readonly json?: boolean;
+}
+
+/** What of the process a request depends on. */
+export interface Caller {
+  readonly user: string;
+  readonly cwd: () => string;
+  readonly readStdin: () => Promise<Uint8Array>;
+}
+
+const usage = (detail: string): OutliveError => new OutliveError('usage', detail);
+
+/**
+ * The request for these options and words.
+ * @throws OutliveError `usage`, naming the option that is wrong.
+ */
+export async function buildRequest(
+  words: readonly string[],
+  options: RunOptions,
+  caller: Caller,
+): Promise<StartWorkUnitInput> {
+  const common = commonFields(options, caller);
+  const request: StartWorkUnitInput =
+    options.runner === 'command'
+      ? { ...common, runnerId: 'command', argv: commandWords(words, options) }
+      : {
+          ...common,
+          runnerId: 'pi',
+          prompt: await readPrompt({
+            words,
+            file: options.promptFile,
+            readStdin: caller.readStdin,
+          }),
+          ...(options.model === undefined ? {} : { model: options.model }),
+        };
+  refuseBadFields(request);
+  return request;
+}
+
+function commonFields(options: RunOptions, caller: Caller) {
+  const { handle, idempotencyKey, hardTimeout, priority } = options;
+  return {
+    ownerId: caller.user,
+    createdByClientId: 'cli',
+    cwd: workTree(options.cwd, caller),
+    ...(handle === undefined ? {} : { handle }),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(priority === undefined ? {} : { priority: parsePriority(priority) }),
+    ...(hardTimeout === undefined
+      ? {}
+      : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),
+  };
+}
+
+function workTree(asked: string | undefined, caller: Caller): string {
+  if (asked !== undefined && path.isAbsolute(asked)) return path.resolve(asked);
+  if (asked === '') throw usage('--cwd is empty. Give it a directory, or leave it out.');
+  let here: string;
+  try {
+    here = caller.cwd();
+  } catch {
+    throw usage('The current directory is gone. Go elsewhere, or give --cwd an absolute path.');
+  }
+  return path.resolve(here, asked ?? '.');
+}
+
+function parsePriority(text: string): number {
+  if (/^[+-]?\d+$/.test(text)) return Number(text);
+  throw usage(`--priority "${text}" is not a whole number.`);
+}
+
+function commandWords(words: readonly string[], options: RunOptions): string[] {
+  if (options.promptFile !== undefined) throw usage('--prompt-file is for --runner pi.');
+  if (options.model !== undefined) throw usage('--model is for --runner pi.');
+  if (words[0] !== undefined && words[0] !== '') return [...words];
+  throw usage(
+    'There is no command. Give it after "--": outlive run --runner command -- make test.',
+  );
+}
+
+const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
+  handle: '--handle',
+  cwd: '--cwd',
+  model: '--model',
+  timeoutPolicy: '--hard-timeout',
+  idempotencyKey: '--idempotency-key',
+  priority: '--priority',
+  argv: 'the command',
+  prompt: 'the prompt',
+};
+
+/** The API would refuse the same, but the answer should name the option and need no daemon. */
+function refuseBadFields(request: StartWorkUnitInput): void {
+  const parsed = startWorkUnitSchema.safeParse(request);
+  if (parsed.success) return;
+  const said = parsed.error.issues.map((issue) => {
+    const field = String(issue.path[0] ?? '');
+    return `${OPTION_OF_FIELD[field] ?? field}: ${issue.message}`;
+  });
+  throw usage(`${said.join('; ')}.`);
+}

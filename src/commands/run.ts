@@ -1,0 +1,94 @@
+/** `outlive run`: submits work and, unless told otherwise, stays with it to its end. */
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { Started } from '../client/client.ts';
+import { EXIT } from '../domain/errors.ts';
+import { RUNNERS } from '../domain/work-unit.ts';
+import { type Context, example, type Frame, workspaceFlag } from './context.ts';
+import { Interrupts } from './interrupt.ts';
+import { attend } from './run-attended.ts';
+import { buildRequest, type RunOptions } from './run-input.ts';
+
+async function readStdin(): Promise<Uint8Array> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+async function run(
+  context: Context,
+  words: readonly string[],
+  options: RunOptions,
+): Promise<number> {
+  const { config, client, stderr } = context;
+  if (options.promptFile === '-' && process.stdin.isTTY) {
+    await stderr.line('Type the prompt; end it with Ctrl-D on a line of its own.');
+  }
+  const request = await buildRequest(words, options, {
+    user: config.user,
+    cwd: () => process.cwd(),
+    readStdin,
+  });
+  if (options.detach) return detach(context, await client.startWorkUnit(request), options);
+  // From here on Ctrl-C has a meaning of its own: the work may exist before we hear of it.
+  const interrupts = new Interrupts();
+  try {
+    const started = await client.startWorkUnit(request);
+    await stderr.line(`${startedText(started)}.`);
+    return await attend(context, started, options, interrupts);
+  } finally {
+    interrupts.stop();
+  }
+}
+
+function startedText({ workUnit, created }: Started): string {
+  const { handle, id, status } = workUnit;
+  return created
+    ? `${handle} is ${status} (${id})`
+    : `${handle} was started with this idempotency key before; it is ${status} (${id})`;
+}
+
+async function detach(
+  { stdout, stderr, config }: Context,
+  started: Started,
+  { json }: RunOptions,
+): Promise<number> {
+  const { handle } = started.workUnit;
+  const follow = `outlive logs ${handle} --follow${workspaceFlag(config.workspace)}`;
+  await stderr.line(`${startedText(started)}. Follow it with: ${follow}`);
+  await (json ? stdout.json(started.workUnit) : stdout.line(handle));
+  return EXIT.ok;
+}
+
+/** Adds `run` to the program. */
+export function registerRun(program: Command, frame: Frame): void {
+  program
+    .command('run')
+    .description('Run an agent on a prompt, or a command, and wait for its end.')
+    .argument('[words...]', 'the prompt, or with --runner command the program and its arguments')
+    .usage('[options] -- PROMPT… | CMD…')
+    .addOption(new Option('--runner <runner>', 'what runs it').choices(RUNNERS).default('pi'))
+    .option('--handle <handle>', 'its name while it lives (default: a short random one)')
+    .option('--cwd <dir>', 'the work tree (default: the current directory)')
+    .option('--model <provider/model>', "the model (default: the person's own)")
+    .option('--hard-timeout <duration>', 'end it after this long, as 90m or 1h30m (default: 60m)')
+    .option('--idempotency-key <key>', 'a second run with the same key is the first one')
+    .option('--prompt-file <file>', 'read the prompt from a file, "-" is stdin')
+    .option('--priority <number>', 'higher is claimed earlier (default: 0)')
+    .option('--detach', 'print the handle and return at once')
+    .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')
+    .option('--json', 'events as NDJSON; with --detach the work unit as JSON')
+    .addHelpText(
+      'after',
+      `
+The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
+running and ends this command as an interrupt does, so that "&&" does not go on.
+
+Exit status: 0 succeeded, 1 failed, 2 usage, 4 no daemon, 5 conflict,
+124 a timeout, 130 cancelled (or Ctrl-C here).
+${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`,
+    )
+    .action((words: string[], options: RunOptions, command: Command) =>
+      frame.run(command, (context) => run(context, words, options)),
+    );
+}
