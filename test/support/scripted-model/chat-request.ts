@@ -42,7 +42,9 @@ export function readChatRequest(body: string, models: readonly string[]): ChatRe
   const raw = parseObject(body);
   if (raw.stream !== true) throw new Refusal('stream must be true: this model only streams');
   if (typeof raw.model !== 'string' || !models.includes(raw.model)) {
-    throw new Refusal(`model ${JSON.stringify(raw.model)} is unknown, it is one of: ${models.join(', ')}`);
+    throw new Refusal(
+      `model ${JSON.stringify(raw.model)} is unknown, it is one of: ${models.join(', ')}`,
+    );
   }
   if (!Array.isArray(raw.messages) || raw.messages.length === 0) {
     throw new Refusal('messages must be a list with at least one message');

@@ -1,7 +1,7 @@
 /** Where a conversation stands: the turn to play next, found from the request alone. */
 import { createHash } from 'node:crypto';
-import { type ChatMessage, type ChatRequest, Refusal, lastUserText } from './chat-request.ts';
-import { ScriptError, type Turn, findScript, pickTurn, textTurn } from './script.ts';
+import { type ChatMessage, type ChatRequest, lastUserText, Refusal } from './chat-request.ts';
+import { findScript, pickTurn, ScriptError, type Turn, textTurn } from './script.ts';
 
 /** Token counts, in the words of the OpenAI API. */
 export interface Usage {
@@ -54,19 +54,32 @@ export function digest(messages: readonly ChatMessage[]): string {
 
 /** Token counts made from lengths (4 characters each, 1 at least), system prompt left out as in digest. */
 export function usageOf(request: ChatRequest, answer: string, truncated: boolean): Usage {
-  const prompt = tokens(request.messages.filter((message) => !isInstruction(message)).map(weighed).join(''));
+  const prompt = tokens(
+    request.messages
+      .filter((message) => !isInstruction(message))
+      .map(weighed)
+      .join(''),
+  );
   // A message that ends with `length` has by definition used up what it was allowed.
-  const completion = truncated && request.maxTokens !== undefined ? request.maxTokens : tokens(answer);
+  const completion =
+    truncated && request.maxTokens !== undefined ? request.maxTokens : tokens(answer);
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
     // From the second turn on a real provider finds the beginning in its cache.
-    prompt_tokens_details: { cached_tokens: answersIn(request.messages) > 0 ? Math.floor(prompt / 2) : 0 },
+    prompt_tokens_details: {
+      cached_tokens: answersIn(request.messages) > 0 ? Math.floor(prompt / 2) : 0,
+    },
   };
 }
 
-function turnOf(script: readonly Turn[], answered: number, key: string, faults: FaultCounter): Turn {
+function turnOf(
+  script: readonly Turn[],
+  answered: number,
+  key: string,
+  faults: FaultCounter,
+): Turn {
   const picked = pickTurn(script, answered, (index) => faults.count(`${key} ${index}`));
   if (picked === undefined) return textTurn('(end of script)', 'done');
   if (picked.turn.kind !== 'message') faults.add(`${key} ${picked.index}`);
@@ -87,7 +100,8 @@ function answersIn(messages: readonly ChatMessage[]): number {
 }
 
 function unscriptedAnswer(messages: readonly ChatMessage[]): string {
-  const echo = Array.from(lastUserText(messages)).slice(0, 80).join('');
+  // Quoted, so on one line: an echoed script must not become one when Pi quotes the answer back.
+  const echo = JSON.stringify(Array.from(lastUserText(messages)).slice(0, 80).join(''));
   return `scripted model, no script: ${messages.length} messages, last user text: ${echo}`;
 }
 

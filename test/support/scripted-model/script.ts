@@ -14,7 +14,7 @@ export type Part =
   | { readonly kind: 'call'; readonly tool: string; readonly args: unknown };
 
 /** How a text is spread over time. */
-export interface Pace {
+interface Pace {
   /** Number of deltas. */
   readonly chunks: number;
   /** Pause before each delta, milliseconds. */
@@ -37,7 +37,12 @@ export type FaultTurn = {
   /** Played this often, then passed; without it the turn is never passed. */
   readonly times?: number;
 } & (
-  | { readonly kind: 'status'; readonly status: number; readonly retryAfter?: number; readonly message?: string }
+  | {
+      readonly kind: 'status';
+      readonly status: number;
+      readonly retryAfter?: number;
+      readonly message?: string;
+    }
   | { readonly kind: 'hang' }
   | { readonly kind: 'cut'; readonly text: string }
 );
@@ -63,7 +68,10 @@ const QUOTED = /<conversation>[\s\S]*?<\/conversation>/g;
 
 /** The script in a user message, if it carries one; the last one, if several. */
 export function findScript(text: string): Turn[] | undefined {
-  const lines = text.replace(QUOTED, '').split('\n').map((line) => line.trim());
+  const lines = text
+    .replace(QUOTED, '')
+    .split('\n')
+    .map((line) => line.trim());
   const start = lines.lastIndexOf(START);
   if (start === -1) return undefined;
   const end = lines.indexOf(END, start);
@@ -72,7 +80,7 @@ export function findScript(text: string): Turn[] | undefined {
 }
 
 /** One script line. */
-export function parseTurn(line: string): Turn {
+function parseTurn(line: string): Turn {
   const { word, rest } = firstWord(line);
   switch (word) {
     case 'status':
@@ -132,11 +140,11 @@ function parseMessage(line: string): MessageTurn {
 function parsePart(line: string, word: string, rest: string): Part[] {
   switch (word) {
     case 'say':
-      return [{ kind: 'text', text: unescape(needed(line, rest, 'say TEXT')) }];
+      return [{ kind: 'text', text: withEscapes(needed(line, rest, 'say TEXT')) }];
     case 'length':
-      return rest === '' ? [] : [{ kind: 'text', text: unescape(rest) }];
+      return rest === '' ? [] : [{ kind: 'text', text: withEscapes(rest) }];
     case 'think':
-      return [{ kind: 'thought', text: unescape(needed(line, rest, 'think TEXT')) }];
+      return [{ kind: 'thought', text: withEscapes(needed(line, rest, 'think TEXT')) }];
     case 'slow':
       return [parseSlow(line, rest)];
     case 'bash':
@@ -157,20 +165,21 @@ function parsePart(line: string, word: string, rest: string): Part[] {
 function parseSlow(line: string, rest: string): Part {
   const match = /^(\d+)\s+(\d+)\s+(.+)$/.exec(rest);
   const chunks = Number(match?.[2]);
-  if (match?.[3] === undefined || chunks < 1) throw new ScriptError(line, 'expected slow MS N TEXT');
-  return { kind: 'text', text: unescape(match[3]), pace: { gap: Number(match[1]), chunks } };
+  if (match?.[3] === undefined || chunks < 1)
+    throw new ScriptError(line, 'expected slow MS N TEXT');
+  return { kind: 'text', text: withEscapes(match[3]), pace: { gap: Number(match[1]), chunks } };
 }
 
 function parseWrite(line: string, rest: string): Part {
   const { word, rest: text } = firstWord(needed(line, rest, 'write PATH TEXT'));
-  return call('write', { path: word, content: unescape(text) });
+  return call('write', { path: word, content: withEscapes(text) });
 }
 
 function parseEdit(line: string, rest: string): Part {
   const { word, rest: change } = firstWord(rest);
   const match = /^(.+?) =>(?: (.*))?$/.exec(change);
   if (match?.[1] === undefined) throw new ScriptError(line, 'expected edit PATH OLD => NEW');
-  const edit = { oldText: unescape(match[1]), newText: unescape(match[2] ?? '') };
+  const edit = { oldText: withEscapes(match[1]), newText: withEscapes(match[2] ?? '') };
   return call('edit', { path: word, edits: [edit] });
 }
 
@@ -184,7 +193,8 @@ function parseCall(line: string, rest: string): Part {
 }
 
 function parseStatus(line: string, rest: string): FaultTurn {
-  const pattern = /^([45]\d\d)(?:\s+retry-after\s+(\d+(?:\.\d+)?))?(?:\s+x(\d+))?(?:\s+message\s+(.+))?$/;
+  const pattern =
+    /^([45]\d\d)(?:\s+retry-after\s+(\d+(?:\.\d+)?))?(?:\s+x(\d+))?(?:\s+message\s+(.+))?$/;
   const match = pattern.exec(rest);
   if (match === null) {
     throw new ScriptError(line, 'expected status CODE [retry-after SECONDS] [xK] [message TEXT]');
@@ -195,20 +205,22 @@ function parseStatus(line: string, rest: string): FaultTurn {
     status: Number(match[1]),
     ...(match[2] !== undefined && { retryAfter: Number(match[2]) }),
     ...(match[3] !== undefined && { times: Number(match[3]) }),
-    ...(match[4] !== undefined && { message: unescape(match[4]) }),
+    ...(match[4] !== undefined && { message: withEscapes(match[4]) }),
   };
 }
 
 function parseCut(line: string, rest: string): FaultTurn {
   const match = /^(x\d+)?\s*(.*)$/.exec(rest);
-  const text = match?.[2] === undefined || match[2] === '' ? DEFAULT_CUT_TEXT : unescape(match[2]);
+  const text =
+    match?.[2] === undefined || match[2] === '' ? DEFAULT_CUT_TEXT : withEscapes(match[2]);
   return { kind: 'cut', line, text, ...onlyTimes(line, match?.[1] ?? '') };
 }
 
 function onlyTimes(line: string, rest: string): { times?: number } {
   if (rest === '') return {};
   const match = /^x(\d+)$/.exec(rest);
-  if (match === null) throw new ScriptError(line, `expected nothing or xK, not ${JSON.stringify(rest)}`);
+  if (match === null)
+    throw new ScriptError(line, `expected nothing or xK, not ${JSON.stringify(rest)}`);
   return { times: Number(match[1]) };
 }
 
@@ -227,6 +239,8 @@ function needed(line: string, rest: string, shape: string): string {
 }
 
 /** `\n` and `\t` in a TEXT, `\\` for a backslash. Commands are taken as they are: their shell has escapes of its own. */
-function unescape(text: string): string {
-  return text.replace(/\\([nt\\])/g, (_, letter: string) => (letter === 'n' ? '\n' : letter === 't' ? '\t' : '\\'));
+function withEscapes(text: string): string {
+  return text.replace(/\\([nt\\])/g, (_, letter: string) =>
+    letter === 'n' ? '\n' : letter === 't' ? '\t' : '\\',
+  );
 }
