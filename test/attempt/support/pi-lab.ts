@@ -1,0 +1,84 @@
+/** An attempt that runs the real Pi CLI against the scripted model. */
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { onTestFinished } from 'vitest';
+import { type PiLabOptions, writePiLab } from '../../support/scripted-model/lab.ts';
+import { type ScriptedModel, startScriptedModel } from '../../support/scripted-model/server.ts';
+import { type Lab, type LaunchChanges, makeLab } from './lab.ts';
+
+const ROOT = path.resolve(import.meta.dirname, '../../..');
+export const PI_COMMAND = [
+  process.execPath,
+  path.join(ROOT, 'node_modules/@earendil-works/pi-coding-agent/dist/bundle/cli.js'),
+];
+
+export interface PiLab {
+  readonly lab: Lab;
+  readonly model: ScriptedModel;
+  readonly sessionFile: string;
+  /** Messages of Pi's session file, in order. */
+  messages(): Promise<readonly SessionMessage[]>;
+  /** Points this lab's Pi at the model of another lab. */
+  useModelOf(other: PiLab): Promise<void>;
+}
+
+interface SessionMessage {
+  readonly role: string;
+  readonly stopReason?: string;
+  readonly content: unknown;
+}
+
+export interface PiLabChanges {
+  /** By default a new one. */
+  readonly sessionFile?: string;
+  /** Lines of the script that the model plays. */
+  readonly script?: readonly string[];
+  /** The prompt, without a script. */
+  readonly prompt?: string;
+  readonly model?: string | null;
+  readonly command?: readonly string[];
+  readonly launch?: LaunchChanges;
+  readonly pi?: Partial<PiLabOptions>;
+  /** Key that the model's server demands. */
+  readonly serverKey?: string;
+}
+
+/** Makes all of it; gone after the test. */
+export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
+  const model = await startScriptedModel(
+    changes.serverKey === undefined ? {} : { apiKey: changes.serverKey },
+  );
+  onTestFinished(() => model.close());
+  const script = (changes.script ?? ['say done']).join('\n');
+  const prompt = changes.prompt ?? `go\n#script\n${script}\n#end`;
+  const lab = await makeLab(
+    (root) => ({
+      kind: 'pi',
+      command: changes.command ?? PI_COMMAND,
+      sessionFile: changes.sessionFile ?? path.join(root, 'session.jsonl'),
+      prompt,
+      model: changes.model === undefined ? 'lab/scripted' : changes.model,
+    }),
+    changes.launch,
+  );
+  // HOME is the lab's root: Pi's own default, no variable needed.
+  const agent = path.join(lab.root, '.pi/agent');
+  const pointAt = (baseUrl: string): Promise<void> => writePiLab(agent, { baseUrl, ...changes.pi });
+  await pointAt(model.baseUrl);
+  const sessionFile = changes.sessionFile ?? path.join(lab.root, 'session.jsonl');
+  return {
+    lab,
+    model,
+    sessionFile,
+    messages: () => readMessages(sessionFile),
+    useModelOf: (other) => pointAt(other.model.baseUrl),
+  };
+}
+
+async function readMessages(file: string): Promise<readonly SessionMessage[]> {
+  const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line !== '');
+  return lines
+    .map((line): { type: string; message: SessionMessage } => JSON.parse(line))
+    .filter((entry) => entry.type === 'message')
+    .map((entry) => entry.message);
+}
