@@ -3,12 +3,13 @@
 #
 # Run by the user manager as ExecStopPost of every attempt (systemd.service(5)), also
 # while the daemon is down. The shape is exitRecordSchema in src/domain/evidence.ts;
-# what cannot be known is null. A copy lies in the runtime directory: units started by
-# an older outlive run the newest copy, so the arguments and the shape stay compatible.
+# what cannot be known is null. The daemon keeps a copy beside the drop-in that names it
+# (src/systemd/drop-in.ts). Units that an older outlive started run the newest copy, so
+# the argument and the shape stay compatible.
 #
-# It always exits 0: a failing ExecStopPost turns the Result of a good run into
-# exit-code, a hanging one into timeout (measured on 252). So nothing here waits without
-# a limit, and every complaint goes to stderr, that is, to the unit's journal.
+# It always exits 0, and nothing in it waits without a limit: a failing ExecStopPost could
+# turn the Result of a good run into exit-code, a hanging one turns it into timeout (both
+# measured on 252). Complaints go to stderr, that is, to the unit's journal.
 umask 077
 set -f
 LC_ALL=C

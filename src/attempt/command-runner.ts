@@ -80,14 +80,14 @@ function readOutputs(
   };
 }
 
-async function untilEnd(context: RunnerContext, program: Program): Promise<ProgramEnd> {
-  const first = await Promise.race([program.ended, context.stop.turned]);
-  return first === 'stopped' ? stopCommand(context, program) : first;
+async function untilEnd({ stop }: RunnerContext, program: Program): Promise<ProgramEnd> {
+  const first = await Promise.race([program.ended, stop.turned]);
+  return 'by' in first ? stopCommand(program, first.graceMs) : first;
 }
 
 /** SIGTERM to the group, SIGKILL when the grace is over. */
-async function stopCommand(context: RunnerContext, program: Program): Promise<ProgramEnd> {
-  const budget = new Budget(context.stop.request?.graceMs ?? 0);
+async function stopCommand(program: Program, graceMs: number): Promise<ProgramEnd> {
+  const budget = new Budget(graceMs);
   program.killGroup('SIGTERM');
   let end = await within(program.ended, budget.until(1));
   // Others of the group may still be ending: they are gone when nobody holds the output.

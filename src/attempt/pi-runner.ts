@@ -84,14 +84,12 @@ class PiRun {
       this.#broken = (what) => resolve(failure('runner_protocol', what));
     });
     const first = await Promise.race([this.#work(), broken, stop.turned]);
-    const request = stop.request;
-    if (first === 'stopped' && request !== null) {
-      const end = await this.#abort(request.graceMs);
-      return failure(request.code ?? 'aborted', request.message, this.#facts(end));
+    if ('by' in first) {
+      const end = await this.#abort(first.graceMs);
+      return failure(first.code ?? 'aborted', first.message, this.#facts(end));
     }
-    const result = first === 'stopped' ? failure('aborted', 'stopped') : first;
     const end = await closePi(this.#rpc);
-    return { ...result, ...this.#facts(end), text: result.text || this.#recorder.lastText };
+    return { ...first, ...this.#facts(end), text: first.text || this.#recorder.lastText };
   }
 
   dispose(): void {

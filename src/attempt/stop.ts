@@ -13,15 +13,15 @@ export interface StopRequest {
 
 export class StopSwitch {
   readonly #controller = new AbortController();
-  readonly #turned = Promise.withResolvers<'stopped'>();
+  readonly #turned = Promise.withResolvers<StopRequest>();
   #request: StopRequest | null = null;
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  /** Resolves once the switch is turned. */
-  get turned(): Promise<'stopped'> {
+  /** Resolves with the request once the switch is turned. */
+  get turned(): Promise<StopRequest> {
     return this.#turned.promise;
   }
 
@@ -39,7 +39,7 @@ export class StopSwitch {
     this.#request = request;
     record();
     this.#controller.abort();
-    this.#turned.resolve('stopped');
+    this.#turned.resolve(request);
     return true;
   }
 }

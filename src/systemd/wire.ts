@@ -169,7 +169,7 @@ export class Wire {
   #end(): void {
     const wasOpen = this.#open;
     this.#open = false;
-    for (const fail of [] as ((e: BusError) => void)[]) fail(new BusError('unanswered', this.reason));
+    for (const fail of [...this.#pending]) fail(new BusError('unanswered', this.reason));
     if (wasOpen) this.#options.onClose(this, this.reason);
   }
 }

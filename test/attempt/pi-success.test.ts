@@ -140,7 +140,7 @@ test('a credential reaches Pi by its file, and nothing that the wrapper writes',
   );
   for (const name of ['spool', 'stdout', 'stderr', 'launch'] as const) {
     const written = await lab.read(name);
-    expect(written, name).not.toMatch(/sk-secret/);
+    expect(`${name}: ${written}`).not.toMatch(/sk-secret/);
   }
 });
 

@@ -99,3 +99,20 @@ test('SIGTERM after the deadline was said leaves the verdict hard_timeout', asyn
   expect(types(lab.spoolFile)).not.toContain('attempt.told_to_stop');
   expect(wrapper.spool.lines.at(-1)?.data).toMatchObject({ code: 'hard_timeout' });
 });
+
+test('a fault of the wrapper itself ends the command and is said in the last word', async () => {
+  const lab = await makeShellLab('echo up; sleep 300');
+  const fault = 'process.on("SIGUSR2", () => { throw new Error("boom"); })';
+  const wrapper = lab.start({
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}`,
+  });
+  await wrapper.event('stdout_delta');
+  wrapper.kill('SIGUSR2');
+  const { code, stderr } = await wrapper.ended;
+  expect(code).toBe(1);
+  expect(stderr).toContain('The wrapper broke: Error: boom');
+  expect(wrapper.spool.lines.slice(-2)).toMatchObject([
+    { type: 'failed', data: { code: 'runner_error', signal: 'SIGTERM' } },
+    { type: 'runner.finished', data: { code: 'runner_error', text: 'up\n' } },
+  ]);
+});

@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, watch } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/schemas.ts';
@@ -227,6 +228,17 @@ export class Rig {
       '--no-legend',
       `outlive-${this.workspace}-*`,
     );
+  }
+
+  /**
+   * Resolves once no unit of this workspace is loaded. The daemon lets a unit go after it
+   * committed the end, and no event of its own tells when: so systemd is asked again.
+   */
+  async unitsAreGone(): Promise<void> {
+    const gone = async (): Promise<void> => {
+      while ((await this.loadedUnits()) !== '') await pause(50);
+    };
+    await within('the units to be let go', gone());
   }
 
   async end(): Promise<void> {

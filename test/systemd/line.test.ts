@@ -47,7 +47,7 @@ describe('a Pi run in a transient unit', () => {
       ]),
     );
     expect(readFileSync(path.join(rig.tree, 'made.txt'), 'utf8')).toBe('made\n');
-    expect(await rig.loadedUnits()).toBe('');
+    await rig.unitsAreGone();
     expect(rig.model.violations()).toEqual([]);
   });
 
@@ -114,7 +114,7 @@ describe('the daemon is killed with SIGKILL', () => {
     await rig.startDaemon();
     const { workUnit } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'hard_timeout']);
-    expect(await rig.loadedUnits()).toBe('');
+    await rig.unitsAreGone();
   });
 
   it('while the unit ends well: the outcome is found afterwards, T60 containerd#6771', async () => {
@@ -179,13 +179,12 @@ describe('the deadline with everybody dead', () => {
     process.kill(pid, 'SIGSTOP');
     await appears(path.join(rig.exitRecords(), `${nonce}.json`));
     await rig.startDaemon();
-    const { workUnit, events } = await rig.outcome(id);
+    const { workUnit } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'hard_timeout']);
     expect(workUnit.attempts[0]).toMatchObject({
       decidedByRule: 5,
       exit: { serviceResult: 'timeout' },
     });
-    expect(events.some((event) => event.type === 'attempt.deadline')).toBe(false);
   });
 });
 
@@ -227,7 +226,7 @@ describe('what others do to the unit', () => {
     expect(workUnit.attempts[0]?.invocationId).toBe(before.attempts[0]?.invocationId);
     expect(workUnit.attempts[0]?.exit).toMatchObject({ serviceResult: 'success', exitStatus: '0' });
     expect(sequenceIsWhole(events)).toBe(true);
-    expect(await rig.loadedUnits()).toBe('');
+    await rig.unitsAreGone();
   });
 
   it('outlive cancel stops it as cancelled_by_request, with its session closed and its cgroup empty; T28 #5918', async () => {
@@ -243,7 +242,7 @@ describe('what others do to the unit', () => {
     const { workUnit, events } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
     expect(events.at(-1)).toMatchObject({ type: 'work_unit.cancelled', actor: 'user' });
-    expect(await rig.loadedUnits()).toBe('');
+    await rig.unitsAreGone();
   });
 });
 

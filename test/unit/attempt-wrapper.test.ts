@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
@@ -9,6 +9,7 @@ import { LaunchFileError, parseLaunchFile } from '../../src/attempt/launch-file.
 import { readLeftovers } from '../../src/attempt/leftovers.ts';
 import { runPi } from '../../src/attempt/pi-runner.ts';
 import { type RunnerContext, success } from '../../src/attempt/runner.ts';
+import { SpoolWriter } from '../../src/attempt/spool-writer.ts';
 import { StopSwitch } from '../../src/attempt/stop.ts';
 import { lastWordSchema } from '../../src/domain/spool.ts';
 
@@ -79,6 +80,28 @@ test('a stop that was recorded outweighs a result, and long texts fit a line of 
     code: 'hard_timeout',
   });
   expect(lastWord(result, null, []).verdict).toBe('ok');
+});
+
+test('a line that would be too long keeps its shape; its long fields are cut and say so', () => {
+  const directory = scratch();
+  const file = path.join(directory, 'events.jsonl');
+  const onBroken = vi.fn<(error: unknown) => void>();
+  const spool = new SpoolWriter(file, { redact: (text) => text, onBroken });
+  spool.append('started', { runner: 'command', pid: 7, argv: ['sh', '\u0001'.repeat(100_000)] });
+  spool.append('stdout_delta', { text: 'after' });
+  expect(spool.finish(lastWord(success({ text: 'end' }), null, []))).toBe(true);
+  const lines = readFileSync(file, 'utf8').split('\n');
+  expect(spool.bytes).toBe(Buffer.byteLength(lines.join('\n')));
+  expect(lines[0]?.length).toBeLessThan(64 * 1024);
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+    n: 1,
+    type: 'started',
+    data: { pid: 7, argv: ['sh', expect.stringMatching(/bytes cut/)] },
+  });
+  expect(JSON.parse(lines[1] ?? '')).toMatchObject({ n: 2, data: { text: 'after' } });
+  expect(JSON.parse(lines[2] ?? '')).toMatchObject({ n: 3, data: { verdict: 'ok', text: 'end' } });
+  expect(onBroken).not.toHaveBeenCalled();
+  expect(readdirSync(directory), 'the reserve is gone').toEqual(['events.jsonl']);
 });
 
 test('leftovers are the other processes of the own cgroup, only within a unit', () => {

@@ -330,7 +330,11 @@ describe('a lost connection', () => {
     refuse = true;
     server.last.cut();
     const waits: number[] = [];
-    for (let tries = 0; tries < 4; tries++) waits.push(await timers.pass(isRetry));
+    for (let tries = 0; tries < 4; tries++) {
+      await server.got('Subscribe', tries + 1);
+      await server.last.gone();
+      waits.push(await timers.pass(isRetry));
+    }
     refuse = false;
     await up(bus);
     expect(waits).toEqual([100, 200, 400, 800]);

@@ -67,6 +67,12 @@ export class Client {
   cut(): void {
     this.#socket.destroy();
   }
+
+  /** Resolves once the connection is over, whoever ended it. */
+  async gone(): Promise<void> {
+    if (!this.#socket.closed) await once(this.#socket, 'close');
+    await new Promise(setImmediate);
+  }
 }
 
 export class FakeBus {

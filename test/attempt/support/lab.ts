@@ -88,13 +88,22 @@ export class Lab {
     const end = await this.start(environment).ended;
     if (!existsSync(this.spoolFile)) throw new Error(`no spool: ${JSON.stringify(end)}`);
     const { lines } = readSpool(this.spoolFile);
-    return { ...end, lines, word: lastWordOf(lines) };
+    const word = lastWordOf(lines);
+    checkEnd(end, word);
+    return { ...end, lines, word };
   }
 
   async dispose(): Promise<void> {
     for (const wrapper of this.#wrappers) await wrapper.dispose();
     await rm(this.root, { recursive: true, force: true, maxRetries: 5 });
   }
+}
+
+/** What holds at the end of every attempt that had a last word. */
+function checkEnd(end: WrapperEnd, { verdict }: LastWord): void {
+  const expected = { ok: '0 null', error: '1 null', stopped: 'null SIGTERM' }[verdict];
+  const seen = `${end.code} ${end.signal}`;
+  if (seen !== expected) throw new Error(`the last word is ${verdict}, the wrapper ended ${seen}`);
 }
 
 /** Makes an attempt; what it runs may lie in its temporary directory. */
