@@ -1,6 +1,5 @@
 /** The one place where the parts are joined: a daemon as a function, so that tests boot the real one. */
 import { randomBytes } from 'node:crypto';
-import { accessSync, constants, mkdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
@@ -9,6 +8,7 @@ import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
 import type { Config } from './config.ts';
+import { ensureDirectory } from './directories.ts';
 import { OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
@@ -79,17 +79,7 @@ function checkPaths({ directories }: Config): void {
 function makeDirectories({ directories }: Config): void {
   const { state, attempts, sessions, exits, decisions, token, runtime, cache } = directories;
   for (const directory of [state, attempts, sessions, exits, decisions, token, runtime, cache]) {
-    try {
-      mkdirSync(directory, { recursive: true, mode: 0o700 });
-      accessSync(directory, constants.W_OK | constants.X_OK);
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      throw new OutliveError(
-        code === 'ENOSPC' ? 'disk_full' : 'state_dir_unwritable',
-        `${directory}: ${(error as Error).message}. The daemon needs to write there.`,
-        { cause: error },
-      );
-    }
+    ensureDirectory(directory);
   }
 }
 
@@ -113,6 +103,7 @@ function settingsOf(config: Config): Settings {
     },
     keys: config.keys,
     captureBytes: file.captureBytes,
+    umask: config.umask,
     home: config.home,
   };
 }

@@ -37,6 +37,11 @@ export const configFileSchema = z.strictObject({
   environment: z.record(variableName, z.string()).default({}),
   /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
   captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
+  /** File mode mask of runners, octal; the daemon's own when absent. */
+  umask: z
+    .string()
+    .regex(/^0?[0-7]{3}$/, 'must be an octal mask such as "022"')
+    .optional(),
 });
 export type ConfigFile = z.output<typeof configFileSchema>;
 
@@ -68,6 +73,7 @@ export interface Config {
   readonly runnerEnvironment: Readonly<Record<string, string>>;
   /** Values of the variables named by keyVariables that are set. Never logged, never stored. */
   readonly keys: Readonly<Record<string, string>>;
+  readonly umask: number;
   readonly home: string;
   readonly user: string;
   readonly logLevel: string;
@@ -255,6 +261,7 @@ export function loadConfig(
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     runnerEnvironment,
     keys: readKeys(env, file.keyVariables),
+    umask: file.umask === undefined ? process.umask() : Number.parseInt(file.umask, 8),
     home,
     user: info.username,
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),

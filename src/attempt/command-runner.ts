@@ -30,6 +30,7 @@ export async function runCommand(
     cwd: launch.cwd,
     environment: context.environment,
     stdin: 'ignore',
+    umask: launch.umask,
   });
   if (program.pid !== 0) emit('started', { runner: 'command', pid: program.pid, argv });
   const flush = readOutputs(context, program, out, err);

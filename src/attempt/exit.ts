@@ -4,13 +4,11 @@ import { ATTEMPT_FILES, WRAPPER_EXIT } from '../domain/attempt-files.ts';
 import type { Ending } from './attempt.ts';
 import { errorCode } from './files.ts';
 
-/** The last word could not be written, not even on the room kept for it. */
-export const EXIT_SPOOL_LOST = 193;
-
 /** Ends the process as the last word asks. */
 export function leave(ending: Ending): never {
   if (ending === 'stopped') raise();
-  if (ending === 'spool_lost') exit(EXIT_SPOOL_LOST, `no last word in ${ATTEMPT_FILES.spool}`);
+  if (ending === 'spool_lost')
+    exit(WRAPPER_EXIT.spoolLost, `no last word in ${ATTEMPT_FILES.spool}`);
   process.exit(ending === 'ok' ? 0 : WRAPPER_EXIT.runnerFailed);
 }
 

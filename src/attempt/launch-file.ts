@@ -69,6 +69,7 @@ export function parseLaunchFile(text: string, file: string): LaunchFile {
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
+    umask: read.count('umask'),
   };
 }
 

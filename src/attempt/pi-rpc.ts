@@ -24,6 +24,7 @@ export type Answer =
 export interface PiRpcOptions {
   readonly argv: readonly string[];
   readonly cwd: string;
+  readonly umask: number;
   readonly environment: Readonly<Record<string, string>>;
   readonly stdout: Capture;
   readonly stderr: Capture;

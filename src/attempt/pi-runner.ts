@@ -69,6 +69,7 @@ class PiRun {
     this.#rpc = new PiRpc({
       argv: piArguments(spec),
       cwd: launch.cwd,
+      umask: launch.umask,
       environment: context.environment,
       stdout: this.#stdout,
       stderr: this.#stderr,

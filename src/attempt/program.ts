@@ -14,6 +14,8 @@ export interface ProgramOptions {
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly stdin: 'ignore' | 'pipe';
+  /** Of the program; the wrapper's own files stay private. */
+  readonly umask: number;
 }
 
 export interface Program {
@@ -32,12 +34,9 @@ export interface Program {
 export function startProgram(argv: readonly string[], options: ProgramOptions): Program {
   const [file = '', ...args] = argv;
   const stdio: StdioOptions = [options.stdin, 'pipe', 'pipe'];
-  const child = spawn(file, args, {
-    cwd: options.cwd,
-    env: options.environment,
-    detached: true,
-    stdio,
-  });
+  const child = withUmask(options.umask, () =>
+    spawn(file, args, { cwd: options.cwd, env: options.environment, detached: true, stdio }),
+  );
   const ended = new Promise<ProgramEnd>((resolve) => {
     child.once('error', (error) =>
       resolve({ exitCode: null, signal: null, error: errorCode(error) }),
@@ -49,6 +48,16 @@ export function startProgram(argv: readonly string[], options: ProgramOptions): 
   });
   const pid = child.pid ?? 0;
   return { child, pid, ended, closed, killGroup: (signal) => signalGroup(pid, signal) };
+}
+
+/** A child takes the mask of the moment of its fork, which happens within spawn(). */
+function withUmask<Result>(umask: number, act: () => Result): Result {
+  const own = process.umask(umask);
+  try {
+    return act();
+  } finally {
+    process.umask(own);
+  }
 }
 
 function signalGroup(pid: number, signal: NodeJS.Signals): void {

@@ -5,6 +5,7 @@
  */
 import { closeSync, fsyncSync, ftruncateSync, openSync } from 'node:fs';
 import path from 'node:path';
+import { ATTEMPT_FILES } from '../domain/attempt-files.ts';
 import { boundValue } from './bounded-text.ts';
 import type { Emit, EventData } from './event-data.ts';
 import { syncDirectory, writeAll } from './files.ts';
@@ -47,7 +48,7 @@ export class SpoolWriter {
   constructor(file: string, options: SpoolOptions) {
     this.#options = options;
     this.#fd = openSync(file, 'ax', 0o600);
-    this.#reserve = new Reserve(`${file}.reserve`);
+    this.#reserve = new Reserve(path.join(path.dirname(file), ATTEMPT_FILES.reserve));
     syncDirectory(path.dirname(file));
   }
 

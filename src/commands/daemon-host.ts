@@ -11,6 +11,8 @@ export interface UnitSpec {
   readonly argv: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
   readonly credentials: readonly { readonly name: string; readonly path: string }[];
+  /** Of the caller: what runners write is to have the modes it has elsewhere. */
+  readonly umask: number;
 }
 
 /** The daemon's unit in the user manager. */

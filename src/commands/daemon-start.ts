@@ -53,6 +53,7 @@ async function startUnit(context: DaemonContext, host: UnitHost): Promise<number
       argv: [process.execPath, main, '--workspace', config.workspace],
       environment: daemonEnvironment(config, env),
       credentials: files.credentials,
+      umask: process.umask(),
     });
   } finally {
     await files.remove();

@@ -13,7 +13,9 @@ export function errorText(error: unknown, workspace: string | null): string {
   const fields = error.fields
     .filter((field) => !error.message.includes(field.message))
     .map((field) => `  ${field.path}: ${field.message}`);
-  const lines = [`outlive: ${error.message}`, ...fields, ...hint(error, workspace)];
+  // A usage error is for the person who typed it; any other has a code that scripts may look for.
+  const said = error.code === 'usage' ? error.message : `${error.code}: ${error.message}`;
+  const lines = [`outlive: ${said}`, ...fields, ...hint(error, workspace)];
   return sanitize(lines.join('\n'));
 }
 

@@ -14,6 +14,8 @@ export const CONTROL_VERSION = 1;
 export const ATTEMPT_FILES = {
   launch: 'launch.json',
   spool: 'events.jsonl',
+  /** Room on the disk kept for the last word; gone when the wrapper ends by itself. */
+  reserve: 'events.jsonl.reserve',
   claim: 'claim',
   /** Pi's or the command's stderr, bounded. */
   stderr: 'stderr.log',
@@ -53,13 +55,15 @@ export interface LaunchFile {
   readonly cwd: string;
   /** The runner's whole environment, before credentials are added. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to the runner's program only. */
+  /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to Pi only. */
   readonly credentialVariables: readonly string[];
   readonly timeouts: TimeoutPolicy;
   /** Absolute path of the control socket the wrapper listens on. */
   readonly controlSocket: string;
   /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */
   readonly captureBytes: number;
+  /** File mode mask of the runner's program: the person's own, since what it makes is the person's. */
+  readonly umask: number;
 }
 
 /**
@@ -129,6 +133,8 @@ export const WRAPPER_EXIT = {
   badLaunchFile: 190,
   /** The claim was revoked (or belongs to somebody else) before this start. */
   claimLost: 191,
-  /** The spool could not be opened. */
+  /** Claim or spool could not be written. */
   noSpool: 192,
+  /** Not even the last word could be written. */
+  spoolLost: 193,
 } as const;

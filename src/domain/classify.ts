@@ -72,6 +72,19 @@ function reachedDeadline({ end, hardTimeoutMs }: Evidence): boolean {
   );
 }
 
+/** A stop that nobody in outlive asked for, as far as the end can tell. */
+function stoppedFromOutside({ end, saidToldToStop }: Evidence): boolean {
+  // systemd's own SIGTERM is nobody's stop, and its result says why it was sent.
+  if (end?.result === 'oom-kill' || end?.result === 'watchdog') return false;
+  // A main process that exited by itself is not what was waited for: its exit record hung.
+  const stubborn = end?.result === 'timeout' && end.how !== 'exited';
+  return endedByTerm(end) || stubborn || saidToldToStop;
+}
+
+/** True when no witness can tell how the main process exited. */
+const isExitUnknown = (end: ProcessEnd | null): boolean =>
+  end === null || end.how === 'unknown' || (end.how === 'exited' && end.status === null);
+
 /** Statuses 200 to 243 are systemd's own: it failed before or at exec (man systemd.exec). */
 const SYSTEMD_EXIT: Readonly<Record<number, string>> = {
   200: 'CHDIR',
@@ -157,11 +170,9 @@ export const RULES: readonly Rule[] = [
   },
   {
     number: 8,
-    when: 'SIGTERM that nobody in outlive asked for, a stop that timed out before the deadline, or "told to stop" before a last word',
-    decide: ({ end, saidToldToStop }) =>
-      endedByTerm(end) || end?.result === 'timeout' || saidToldToStop
-        ? cancelled('stopped_externally', 'external')
-        : null,
+    when: 'SIGTERM that neither outlive nor systemd itself (memory, watchdog) sent, a stop that timed out before the deadline, or "told to stop" before a last word',
+    decide: (evidence) =>
+      stoppedFromOutside(evidence) ? cancelled('stopped_externally', 'external') : null,
   },
   {
     number: 9,
@@ -185,16 +196,17 @@ export const RULES: readonly Rule[] = [
   {
     number: 12,
     when: 'an exit status other than 0',
-    decide: ({ end }) =>
-      end?.how === 'exited' && end.status !== 0
-        ? failed('exit_code', `status ${end.status ?? 'unknown'}`)
-        : null,
+    decide: ({ end }) => {
+      if (end?.how !== 'exited' || end.status === null || end.status === 0) return null;
+      if (end.status === WRAPPER_EXIT.spoolLost) return failed('spool_lost');
+      return failed('exit_code', `status ${end.status}`);
+    },
   },
   {
     number: 13,
     when: 'the last word is good, with exit status 0 or none known',
     decide: ({ lastWord, end }) =>
-      lastWord?.verdict === 'ok' && (end === null || end.status === 0)
+      lastWord?.verdict === 'ok' && (end?.status === 0 || isExitUnknown(end))
         ? { kind: 'succeeded' }
         : null,
   },
@@ -202,7 +214,7 @@ export const RULES: readonly Rule[] = [
     number: 14,
     when: 'exit status 0 without a last word',
     decide: ({ end, lastWord }) =>
-      end?.how === 'exited' && !lastWord ? failed('runner_no_result') : null,
+      end?.status === 0 && !lastWord ? failed('runner_no_result') : null,
   },
   { number: 15, when: 'nothing else', decide: () => lost('no_evidence') },
 ];

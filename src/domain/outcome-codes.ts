@@ -32,6 +32,7 @@ export const FAILURES = {
   aborted: 'The runner was aborted',
   runtime_interrupted_no_checkpoint: 'It was lost with the machinery it ran in',
   disk_full: 'There was no space left for it',
+  spool_lost: 'Its last word could not be written',
 } as const;
 export type FailureCode = keyof typeof FAILURES;
 

@@ -3,11 +3,17 @@
  * its own for the process's whole life and gone with the process, however it ends.
  * `runtime.lock` only describes the owner; nothing is ever decided from it.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { z } from 'zod';
 import { OutliveError } from '../domain/errors.ts';
+
+/**
+ * Daemons that try at the same moment hold SQLite's shared lock for an instant each; without
+ * a moment's patience each may be refused for the others, and nobody owns the workspace.
+ */
+const SETTLE_MS = 250;
 
 const ownerSchema = z.object({
   workspaceId: z.string(),
@@ -50,8 +56,9 @@ function refusal(owner: RuntimeOwner | null, workspace: string): OutliveError {
 }
 
 /**
- * Takes the workspace or refuses at once; never waits and never takes over a live owner,
- * however slow it is.
+ * Takes the workspace or refuses within a moment; never takes over a live owner, however
+ * slow it is. The description of an owner before us is read and removed: until
+ * `describe` nobody is named, so that no dead pid is.
  * @throws OutliveError `workspace_owned` with the owner, `state_dir_unwritable`.
  */
 export function acquireRuntimeLock(stateDirectory: string, workspace: string): RuntimeLock {
@@ -59,7 +66,7 @@ export function acquireRuntimeLock(stateDirectory: string, workspace: string): R
   let db: Database.Database | undefined;
   try {
     mkdirSync(stateDirectory, { recursive: true, mode: 0o700 });
-    db = new Database(path.join(stateDirectory, 'runtime.lock.db'), { timeout: 0 });
+    db = new Database(path.join(stateDirectory, 'runtime.lock.db'), { timeout: SETTLE_MS });
     // Without a journal on disk nothing of this file has to be recovered after a crash.
     db.pragma('journal_mode = MEMORY');
     db.exec('BEGIN EXCLUSIVE');
@@ -74,8 +81,10 @@ export function acquireRuntimeLock(stateDirectory: string, workspace: string): R
     );
   }
   const held = db;
+  const previous = readOwner(file);
+  rmSync(file, { force: true });
   return {
-    previous: readOwner(file),
+    previous,
     describe: (owner) => {
       const temporary = `${file}.${owner.pid}`;
       writeFileSync(temporary, `${JSON.stringify(owner, null, 2)}\n`, { mode: 0o600 });

@@ -105,6 +105,7 @@ function launchFile(
     timeouts: workUnit.timeoutPolicy,
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
+    umask: settings.umask,
   };
 }
 
@@ -148,6 +149,7 @@ export async function removeCredentials(paths: AttemptPaths): Promise<void> {
 /** After the end: the runtime files go, spool and records stay. */
 export async function sweepRuntime(paths: AttemptPaths): Promise<void> {
   await rm(paths.runtime, { recursive: true, force: true });
+  await rm(path.join(paths.directory, ATTEMPT_FILES.reserve), { force: true });
 }
 
 /** Who holds the claim; a file that cannot be parsed was still made by somebody: the wrapper, as far as safety goes. */

@@ -23,6 +23,7 @@ export interface Settings {
   /** Variable name to secret value; each becomes a credential of a Pi attempt. */
   readonly keys: Readonly<Record<string, string>>;
   readonly captureBytes: number;
+  readonly umask: number;
   readonly home: string;
 }
 

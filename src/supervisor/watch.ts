@@ -201,8 +201,7 @@ class Watch implements AttemptWatch {
   private staleDeadline(attempt: AttemptRow): number | null {
     const { store, entropy } = this.context;
     const workUnit = store.workUnits.get(attempt.workUnitId);
-    if (workUnit?.status !== 'cancelling' || attempt.abortRequestedAt === null)
-      return null;
+    if (workUnit?.status !== 'cancelling' || attempt.abortRequestedAt === null) return null;
     const limit = workUnit.timeoutPolicy.cancelGraceMs + STOP_MARGIN_MS + STALE_AFTER_MS;
     return Math.max(0, Date.parse(attempt.abortRequestedAt) + limit - entropy.now());
   }

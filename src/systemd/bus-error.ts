@@ -40,6 +40,12 @@ export function replyError(errorName: string, text: string): BusError {
   return new BusError(failure, text || errorName, errorName);
 }
 
+/** True when nobody of that name is on the bus. */
+export function isAbsent(error: unknown): boolean {
+  if (!(error instanceof BusError)) return false;
+  return /\.(NameHasNoOwner|ServiceUnknown)$/.test(error.errorName ?? '');
+}
+
 /** True when the manager itself answered with this error (a name below org.freedesktop.systemd1). */
 export function refusedAs(error: unknown, ...names: readonly string[]): boolean {
   if (!(error instanceof BusError) || error.failure !== 'refused') return false;

@@ -11,20 +11,10 @@ import { OutliveError } from '../domain/errors.ts';
 import type { Entropy } from '../domain/ids.ts';
 import { backoffMs } from './backoff.ts';
 import { busSocket } from './bus-address.ts';
-import { BusError, refusedAs } from './bus-error.ts';
+import { BusError, isAbsent, refusedAs } from './bus-error.ts';
+import { BUS_DRIVER, SYSTEMD } from './bus-names.ts';
 import type { Timers } from './timers.ts';
 import { type BusCall, type BusSignal, Wire } from './wire.ts';
-
-export const SYSTEMD = {
-  destination: 'org.freedesktop.systemd1',
-  path: '/org/freedesktop/systemd1',
-} as const;
-
-export const BUS_DRIVER = {
-  destination: 'org.freedesktop.DBus',
-  path: '/org/freedesktop/DBus',
-  interface: 'org.freedesktop.DBus',
-} as const;
 
 const MATCH_RULES = [
   `type='signal',sender='${SYSTEMD.destination}',path_namespace='${SYSTEMD.path}'`,
@@ -128,7 +118,7 @@ export class Bus {
       const wire = await this.#open();
       try {
         for (const rule of MATCH_RULES) await this.#addMatch(wire, rule);
-        await this.#subscribe(wire);
+        await this.#subscribe(wire).catch((error: unknown) => this.#awaitManager(error));
       } catch (error) {
         this.#down(); // First, so that the close that follows starts no second retry.
         wire.close();
@@ -137,6 +127,25 @@ export class Bus {
     } finally {
       this.#settingUp = false;
     }
+  }
+
+  /**
+   * A bus without a manager may be one second old: the manager starts it and joins it a
+   * moment later (seen at boot on 252). Its arrival is subscribed to as any return of it.
+   */
+  async #awaitManager(error: unknown): Promise<void> {
+    if (!isAbsent(error)) throw error;
+    await new Promise<void>((resolve, reject) => {
+      const cancel = this.#options.timers.after(this.#options.connectDeadlineMs, () => {
+        stop();
+        reject(error);
+      });
+      const stop = this.onUp(() => {
+        cancel();
+        stop();
+        resolve();
+      });
+    });
   }
 
   async #open(): Promise<Wire> {

@@ -31,6 +31,7 @@ export interface DaemonUnitSpec {
   readonly environment: Readonly<Record<string, string>>;
   /** Each becomes `$CREDENTIALS_DIRECTORY/<name>`; `path` is absolute. */
   readonly credentials: readonly { readonly name: string; readonly path: string }[];
+  readonly umask: number;
 }
 
 /** systemd's ActiveState (`inactive` also when no such unit is loaded) and its Result. */
@@ -63,7 +64,7 @@ export function daemonUnitProperties(spec: DaemonUnitSpec): readonly PlainProper
     ['TimeoutStartUSec', 't', START_US],
     ['TimeoutStopUSec', 't', STOP_US],
     ['SyslogIdentifier', 's', `outlived-${spec.workspace}`],
-    ['UMask', 'u', 0o077],
+    ['UMask', 'u', spec.umask],
   ];
   const credentials = spec.credentials.map((each) => [each.name, each.path]);
   if (credentials.length > 0) properties.push(['LoadCredential', 'a(ss)', credentials]);
@@ -74,7 +75,6 @@ export function daemonUnitProperties(spec: DaemonUnitSpec): readonly PlainProper
 export class DaemonUnits {
   readonly #bus: Bus;
   readonly #manager: Manager;
-
   private constructor(bus: Bus, manager: Manager) {
     this.#bus = bus;
     this.#manager = manager;

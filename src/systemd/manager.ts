@@ -3,7 +3,8 @@
  * (man org.freedesktop.systemd1). Errors are BusError; what they mean is decided by
  * the executor.
  */
-import { BUS_DRIVER, type Bus, SYSTEMD } from './bus.ts';
+import type { Bus } from './bus.ts';
+import { BUS_DRIVER, SYSTEMD } from './bus-names.ts';
 import type { JobWatch } from './jobs.ts';
 import type { UnitProperty } from './properties.ts';
 import { unitPath } from './unit-path.ts';

@@ -1,5 +1,5 @@
 /** What a signal of the manager hints at. Pure; the facts are read afterwards. */
-import { BUS_DRIVER, SYSTEMD } from './bus.ts';
+import { BUS_DRIVER, SYSTEMD } from './bus-names.ts';
 import { unitOfPath } from './unit-path.ts';
 import type { BusSignal } from './wire.ts';
 

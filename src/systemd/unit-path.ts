@@ -1,5 +1,5 @@
 /** Unit names and their object paths on the bus; each the inverse of the other. */
-import { SYSTEMD } from './bus.ts';
+import { SYSTEMD } from './bus-names.ts';
 
 const UNITS = `${SYSTEMD.path}/unit/`;
 

@@ -136,7 +136,11 @@ describe('refusals', () => {
   ] as const)('%s exits with %d and says what the daemon said', async (code, exit) => {
     const daemon = await serve((_, response) => problem(response, code, `Because ${code}.`));
     const ended = await outlive(['cancel', 'x', '--json'], daemon);
-    expect(ended).toMatchObject({ code: exit, stdout: '', stderr: `outlive: Because ${code}.\n` });
+    expect(ended).toMatchObject({
+      code: exit,
+      stdout: '',
+      stderr: `outlive: ${code}: Because ${code}.\n`,
+    });
   });
 
   it('a work tree that the daemon does not find exits with 2', async () => {
@@ -146,7 +150,9 @@ describe('refusals', () => {
     );
     const ended = await outlive(['run', '--cwd', '/nowhere', '--', 'x'], daemon);
     expect(ended.code).toBe(2);
-    expect(ended.stderr).toBe('outlive: /nowhere: it does not exist. Give a directory.\n');
+    expect(ended.stderr).toBe(
+      'outlive: cwd_missing: /nowhere: it does not exist. Give a directory.\n',
+    );
   });
 });
 

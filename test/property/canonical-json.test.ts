@@ -50,7 +50,7 @@ describe('canonicalJson', () => {
     expect(canonicalJson({ b: undefined, a: { c: undefined } })).toBe('{"a":{}}');
   });
 
-  it('sorts by code units, also keys that look like numbers, and keeps __proto__', () => {
+  it('has one order for keys that look like numbers too, and keeps a key named __proto__', () => {
     const value: unknown = JSON.parse('{"b":1,"10":2,"9":3,"a":4,"__proto__":5}');
     expect(JSON.parse(canonicalJson(value))).toEqual(value);
     expect(canonicalJson(value)).toBe('{"9":3,"10":2,"__proto__":5,"a":4,"b":1}');

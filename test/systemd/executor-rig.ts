@@ -39,6 +39,16 @@ export async function within<T>(what: string, promise: Promise<T>): Promise<T> {
   }
 }
 
+/** What a promise is rejected with; listened to from the start, awaited when due. */
+export function failure(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    (value) => {
+      throw new Error(`resolved to ${String(value)}`);
+    },
+    (error: unknown) => error,
+  );
+}
+
 /** Resolves once the file exists, told by inotify. */
 export async function appears(file: string): Promise<void> {
   let found = (): void => {};

@@ -1,5 +1,5 @@
 /** The main job on real systemd with the real Pi: it runs, it fails honestly, it outlives its daemon. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { appears, Rig, script, sequenceIsWhole, systemctl } from '../support/rig.ts';
@@ -47,6 +47,8 @@ describe('a Pi run in a transient unit', () => {
       ]),
     );
     expect(readFileSync(path.join(rig.tree, 'made.txt'), 'utf8')).toBe('made\n');
+    // The unit's UMask=0077 is for its own files; what the agent makes is the person's.
+    expect(statSync(path.join(rig.tree, 'made.txt')).mode & 0o777).toBe(0o644);
     await rig.unitsAreGone();
     expect(rig.model.violations()).toEqual([]);
   });

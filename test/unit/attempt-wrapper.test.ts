@@ -151,6 +151,7 @@ const LAUNCH = {
   },
   controlSocket: '/c.sock',
   captureBytes: 10,
+  umask: 0o022,
 };
 
 test('a launch file is read as it is, and unknown fields are left out', () => {

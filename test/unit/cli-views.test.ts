@@ -122,7 +122,7 @@ describe('errorText', () => {
   it('names the command that starts the daemon, for the workspace asked for', () => {
     const error = unreachable('/run/x.sock', 'absent');
     expect(errorText(error, 'main')).toBe(
-      'outlive: No daemon listens (/run/x.sock).\nStart it with: outlive daemon start',
+      'outlive: daemon_unreachable: No daemon listens (/run/x.sock).\nStart it with: outlive daemon start',
     );
     expect(errorText(error, 'lab')).toContain('outlive daemon start --workspace lab');
     expect(errorText(unreachable('/x', 'timeout'), 'main')).toContain('outlive daemon restart');
@@ -136,7 +136,11 @@ describe('errorText', () => {
     ];
     expect(
       errorText(new OutliveError('invalid_request', 'It was said before.', { fields }), null),
-    ).toBe('outlive: It was said before.\n  /b: is bad');
+    ).toBe('outlive: invalid_request: It was said before.\n  /b: is bad');
+  });
+
+  it('spares a person who mistyped the code of it', () => {
+    expect(errorText(new OutliveError('usage', 'Not so.'), 'main')).toBe('outlive: Not so.');
   });
 
   it('keeps the stack of what is no refusal, and never a control character', () => {
@@ -173,6 +177,7 @@ describe('the unit of the daemon', () => {
     argv: ['/bin/node', '/repo/dist/main.js', '--workspace', 'main'],
     environment: { PATH: '/bin' },
     credentials: [{ name: 'LAB_KEY', path: '/run/LAB_KEY' }],
+    umask: 0o027,
   };
 
   it('is ready when the daemon says so, and goes with everything in it', () => {
@@ -183,6 +188,7 @@ describe('the unit of the daemon', () => {
       Type: 'notify',
       NotifyAccess: 'all',
       KillMode: 'control-group',
+      UMask: 0o027,
       TimeoutStopUSec: 90_000_000n,
       ExecStart: [['/bin/node', spec.argv, false]],
       Environment: ['PATH=/bin'],

@@ -206,8 +206,9 @@ describe('followEvents', () => {
   });
 
   it('ends after the terminal event though the stream stays open', async () => {
-    const { client, daemon } = await serve((_, response) =>
-      stream(response, aRun(2), { keepOpen: true }),
+    const { client, daemon } = await serve(
+      (_, response) => stream(response, aRun(2), { keepOpen: true }),
+      { silenceMs: 3_600_000 },
     );
     expect(await collect(client.followEvents('issue42'))).toEqual([1, 2]);
     expect(daemon.requests).toHaveLength(1);

@@ -3,45 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { backoffMs } from '../../src/systemd/backoff.ts';
-import { BUS_DRIVER, Bus, SYSTEMD } from '../../src/systemd/bus.ts';
-import { busSocket } from '../../src/systemd/bus-address.ts';
-import { asUnavailable, BusError, refusedAs } from '../../src/systemd/bus-error.ts';
-import { InFlight } from '../../src/systemd/in-flight.ts';
-import { JobWatch } from '../../src/systemd/jobs.ts';
-import type { Timers } from '../../src/systemd/timers.ts';
+import { Bus } from '../../src/systemd/bus.ts';
+import { refusedAs } from '../../src/systemd/bus-error.ts';
+import { BUS_DRIVER, SYSTEMD } from '../../src/systemd/bus-names.ts';
 import { type Call, FakeBus } from './systemd-fake-bus.ts';
-
-/** Deadlines that pass only when told to. */
-class ManualTimers implements Timers {
-  readonly #set = new Set<{ ms: number; callback: () => void }>();
-  readonly #waiting = new Set<() => void>();
-
-  after(ms: number, callback: () => void): () => void {
-    const timer = { ms, callback };
-    this.#set.add(timer);
-    for (const wake of this.#waiting) wake();
-    this.#waiting.clear();
-    return () => this.#set.delete(timer);
-  }
-
-  /** Lets the first matching deadline pass, waiting for it to be set; returns its length. */
-  async pass(matches: (ms: number) => boolean): Promise<number> {
-    for (;;) {
-      const found = [...this.#set].find((timer) => matches(timer.ms));
-      if (found) {
-        this.#set.delete(found);
-        found.callback();
-        return found.ms;
-      }
-      await new Promise<void>((resolve) => this.#waiting.add(resolve));
-    }
-  }
-
-  get pending(): number {
-    return this.#set.size;
-  }
-}
+import { ManualTimers } from './systemd-manual-timers.ts';
 
 const CONNECT_MS = 77_777;
 const CALL_MS = 55_555;
@@ -80,17 +46,38 @@ function client(maxInFlight = 8): Bus {
 }
 
 /** What every bus answers, so that a test says only what is special. */
-function usual(call: Call): boolean {
+function usual(call: Call, except = ''): boolean {
+  if (call.member === except) return false;
   if (call.member === 'Hello') call.reply('s', ':1.7');
   else if (['AddMatch', 'Subscribe'].includes(call.member)) call.reply();
   else return false;
   return true;
 }
 
-async function serve(onCall: (call: Call) => void = usual): Promise<FakeBus> {
+async function serve(onCall: (call: Call) => void = (call) => void usual(call)): Promise<FakeBus> {
   fake = await FakeBus.listen(`${scratch}/bus`, onCall);
   return fake;
 }
+
+/** What a promise is rejected with; listened to from the start, awaited when due. */
+const failure = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    (value) => {
+      throw new Error(`resolved to ${String(value)}`);
+    },
+    (error: unknown) => error,
+  );
+
+const owner = (server: FakeBus, from: string, to: string): void =>
+  server.last.signal(
+    BUS_DRIVER.path,
+    BUS_DRIVER.interface,
+    'NameOwnerChanged',
+    'sss',
+    SYSTEMD.destination,
+    from,
+    to,
+  );
 
 const up = (of: Bus): Promise<void> =>
   new Promise((resolve) => {
@@ -125,19 +112,50 @@ describe('connecting', () => {
 
   test('to a bus that never answers Hello ends at the deadline', async () => {
     const server = await serve(() => {});
-    const connecting = expect(bus.connect()).rejects.toMatchObject({ code: 'no_user_manager' });
+    const connecting = failure(bus.connect());
     await server.got('Hello', 1);
     await timers.pass((ms) => ms === CONNECT_MS);
-    await connecting;
+    expect(await connecting).toMatchObject({ code: 'no_user_manager' });
   });
 
-  test('to a bus without a manager is no_user_manager', async () => {
+  test('to a bus without a manager waits for one, and is no_user_manager at the deadline', async () => {
+    const server = await serve((call) => {
+      if (usual(call, 'Subscribe')) return;
+      call.refuse('org.freedesktop.DBus.Error.ServiceUnknown', 'no such name');
+      server.last.signal(SYSTEMD.path, 'org.example', 'AfterTheRefusal', '');
+    });
+    const refused = new Promise((resolve) => bus.onSignal(resolve));
+    const connecting = failure(bus.connect());
+    await refused;
+    await new Promise(setImmediate); // The refusal before it has now been dealt with.
+    await timers.pass((ms) => ms === CONNECT_MS);
+    expect(await connecting).toMatchObject({
+      code: 'no_user_manager',
+      message: expect.stringContaining('no such name'),
+    });
+    expect(bus.ready).toBe(false);
+  });
+
+  test('to a bus whose manager comes a moment later works', async () => {
+    let there = false;
+    const server = await serve((call) => {
+      if (there || call.member !== 'Subscribe') usual(call);
+      else call.refuse('org.freedesktop.DBus.Error.NameHasNoOwner', 'not yet');
+    });
+    const connecting = bus.connect();
+    await server.got('Subscribe', 1);
+    there = true;
+    owner(server, '', ':1.2');
+    await connecting;
+    expect([bus.ready, server.clients.length, timers.pending]).toEqual([true, 1, 0]);
+  });
+
+  test('to a manager that refuses is no_user_manager at once', async () => {
     await serve((call) => {
       if (call.member !== 'Subscribe') usual(call);
-      else call.refuse('org.freedesktop.DBus.Error.ServiceUnknown', 'no such name');
+      else call.refuse('org.freedesktop.DBus.Error.AccessDenied', 'not you');
     });
-    await expect(bus.connect()).rejects.toMatchObject({ code: 'no_user_manager' });
-    expect(bus.ready).toBe(false);
+    expect(await failure(bus.connect())).toMatchObject({ code: 'no_user_manager' });
   });
 
   test('to a manager that says AlreadySubscribed works', async () => {
@@ -192,9 +210,9 @@ describe('a call', () => {
       if (!usual(call)) calls.push(call);
     });
     await bus.connect();
-    const first = expect(bus.call(PING, CALL_MS)).rejects.toMatchObject({ failure: 'unanswered' });
+    const first = failure(bus.call(PING, CALL_MS));
     await timers.pass((ms) => ms === CALL_MS);
-    await first;
+    expect(await first).toMatchObject({ failure: 'unanswered' });
     const second = bus.call(PING, CALL_MS);
     await fake?.got('Ping', 2);
     calls[0]?.reply('s', 'late');
@@ -235,13 +253,13 @@ describe('a call', () => {
     const server = await serve();
     bus = client(1);
     await bus.connect();
-    const sent = expect(bus.call(PING, 11_111)).rejects.toMatchObject({ failure: 'unanswered' });
-    const waiting = expect(bus.call(PING, CALL_MS)).rejects.toMatchObject({ failure: 'not_sent' });
+    const sent = failure(bus.call(PING, 11_111));
+    const waiting = failure(bus.call(PING, CALL_MS));
     await server.got('Ping', 1);
     await timers.pass((ms) => ms === CALL_MS);
-    await waiting;
+    expect(await waiting).toMatchObject({ failure: 'not_sent' });
     await timers.pass((ms) => ms === 11_111);
-    await sent;
+    expect(await sent).toMatchObject({ failure: 'unanswered' });
     expect(server.called.filter((member) => member === 'Ping')).toEqual(['Ping']);
   });
 
@@ -344,26 +362,15 @@ describe('a lost connection', () => {
   test('after close stays lost', async () => {
     const server = await serve();
     await bus.connect();
-    const pending = expect(bus.call(PING, CALL_MS)).rejects.toThrow('closed by outlive');
+    const pending = failure(bus.call(PING, CALL_MS));
     bus.close();
-    await pending;
+    expect(await pending).toMatchObject({ message: 'closed by outlive' });
     await expect(bus.call(PING, CALL_MS)).rejects.toMatchObject({ failure: 'not_sent' });
     expect([bus.ready, timers.pending, server.clients.length]).toEqual([false, 0, 1]);
   });
 });
 
 describe('a manager', () => {
-  const owner = (server: FakeBus, from: string, to: string): void =>
-    server.last.signal(
-      BUS_DRIVER.path,
-      BUS_DRIVER.interface,
-      'NameOwnerChanged',
-      'sss',
-      SYSTEMD.destination,
-      from,
-      to,
-    );
-
   test('that leaves the bus makes it unready; one that returns is subscribed to again', async () => {
     const server = await serve();
     await bus.connect();
@@ -392,94 +399,4 @@ describe('a manager', () => {
     await back;
     expect([bus.ready, server.clients.length]).toEqual([true, 2]);
   });
-});
-
-describe('the address of a bus', () => {
-  test.each([
-    ['unix:path=/run/user/1000/bus', '/run/user/1000/bus'],
-    ['unix:path=/run/user/1000/bus,guid=abc', '/run/user/1000/bus'],
-    ['unix:guid=abc,path=/a%20b', '/a b'],
-    ['unix:abstract=/tmp/dbus-x', '\0/tmp/dbus-x'],
-    ['tcp:host=localhost;unix:path=/b', '/b'],
-  ])('%s', (address, socket) => {
-    expect(busSocket(address)).toBe(socket);
-  });
-
-  test.each(['', 'tcp:host=localhost', 'unix:tmpdir=/tmp', 'unix:path=', 'unix:path=/a%2cb'])(
-    '%j names none that can be used',
-    (address) => {
-      expect(() => busSocket(address)).toThrow(
-        expect.objectContaining({ code: 'no_user_manager' }),
-      );
-    },
-  );
-});
-
-test('a backoff is between half and all of its ceiling', () => {
-  const least = { random: (size: number) => new Uint8Array(size) };
-  expect([0, 1, 20].map((failures) => backoffMs(failures, least))).toEqual([50, 100, 5_000]);
-  expect([0, 1, 20].map((failures) => backoffMs(failures, half))).toEqual([100, 200, 10_000]);
-});
-
-test('a cap lets in as many as leave, in order, without those that withdrew', () => {
-  const cap = new InFlight(1);
-  const ran: string[] = [];
-  const enter = (name: string) => cap.enter(() => ran.push(name));
-  expect(enter('a')()).toBe(false);
-  const withdraw = enter('b');
-  enter('c');
-  expect(ran).toEqual(['a']);
-  expect(withdraw()).toBe(true);
-  cap.leave();
-  expect(ran).toEqual(['a', 'c']);
-  cap.leave();
-  enter('d');
-  expect(ran).toEqual(['a', 'c', 'd']);
-});
-
-describe('waiting for a job', () => {
-  const settled = async (promise: Promise<void>): Promise<boolean> => {
-    let done = false;
-    promise.then(
-      () => {
-        done = true;
-      },
-      () => {},
-    );
-    await new Promise(setImmediate);
-    return done;
-  };
-
-  test('ends with that job of that unit only, also when it ended before it was asked for', async () => {
-    const jobs = new JobWatch(timers);
-    const early = jobs.watch('a.service', 1);
-    jobs.onEnded('a.service', '/job/1');
-    expect(await settled(early.ended('/job/1'))).toBe(true);
-    const waiting = jobs.watch('a.service', 1);
-    const ended = waiting.ended('/job/3');
-    jobs.onEnded('b.service', '/job/3');
-    jobs.onEnded('a.service', '/job/2');
-    expect(await settled(ended)).toBe(false);
-    jobs.onEnded('a.service', '/job/3');
-    expect(await settled(ended)).toBe(true);
-    early.stop();
-    waiting.stop();
-    expect(timers.pending).toBe(0);
-  });
-
-  test('ends at its deadline, and when signals were missed', async () => {
-    const jobs = new JobWatch(timers);
-    const late = jobs.watch('a.service', 42).ended('/job/1');
-    await timers.pass((ms) => ms === 42);
-    expect(await settled(late)).toBe(true);
-    const missed = jobs.watch('a.service', 43).ended('/job/1');
-    jobs.onMissed();
-    expect(await settled(missed)).toBe(true);
-  });
-});
-
-test('only what went wrong on the bus becomes bus_unavailable', () => {
-  expect(asUnavailable(new BusError('unanswered', 'x'))).toMatchObject({ code: 'bus_unavailable' });
-  const other = new Error('x');
-  expect(asUnavailable(other)).toBe(other);
 });

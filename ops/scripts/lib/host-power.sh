@@ -44,15 +44,15 @@ prepare_state() {
 # The keeper stays in the caller's cgroup: a process in the host's root group would forbid systemd to hand out controllers.
 # A session of its own keeps a terminal's Ctrl-C away from PID 1.
 launch() {
-  local prefix=(setsid) namespaces=(--mount --ipc --uts --propagation private)
+  local prefix=(setsid) namespaces=(--mount --ipc --uts --propagation private) callers='' kind
+  for kind in mnt pid cgroup; do callers+="$(readlink "/proc/self/ns/$kind") "; done
   # What `run` booted dies with it, however it ends.
   [ ! -e "$dir/owner" ] || prefix+=(setpriv --pdeathsig KILL)
   [ "${OUTLIVE_HOST_BREAK-}" = pid ] || namespaces+=(--pid)
-  keeper="before ${!-}" # a signal may come before the next line knows better
+  # Nothing may be left to expand in the background: PID 1 must be the keeper's only child (stop_keeper).
+  keeper="before ${!-}" # a signal may come before the line after it
   "${prefix[@]}" unshare "${namespaces[@]}" --fork --kill-child \
-    "$lib/host-inside.sh" join "$dir" "$cgroup" "$repo" \
-    "$(readlink /proc/self/ns/mnt) $(readlink /proc/self/ns/pid) $(readlink /proc/self/ns/cgroup)" \
-    </dev/null >"$dir/boot.log" 2>&1 3>&- {lock}<&- &
+    "$lib/host-inside.sh" join "$dir" "$cgroup" "$repo" "$callers" </dev/null >"$dir/boot.log" 2>&1 3>&- {lock}<&- &
   keeper=$!
   identity "$keeper" >"$dir/keeper"
 }
@@ -129,8 +129,8 @@ stop_keeper() {
   local child
   [ -z "$reader" ] || kill "$reader" 2>/dev/null
   reader=''
-  [ "$keeper" != "before $!" ] || keeper=''
-  keeper=${keeper/#before*/$!}
+  [ "$keeper" != "before ${!-}" ] || keeper=''
+  keeper=${keeper/#before*/${!-}}
   [ -n "$keeper" ] || return 0
   kill -STOP "$keeper" 2>/dev/null
   child=$(pgrep -P "$keeper")

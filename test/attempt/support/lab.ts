@@ -132,6 +132,7 @@ export async function makeLab(
     credentialVariables: [],
     controlSocket: path.join(root, 'run/control.sock'),
     captureBytes: 64 * 1024,
+    umask: 0o022,
     ...changes,
     version: (changes.version ?? LAUNCH_VERSION) as typeof LAUNCH_VERSION,
     timeouts: { ...TIMEOUTS, ...changes.timeouts },

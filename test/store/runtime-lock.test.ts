@@ -1,0 +1,193 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { acquireRuntimeLock } from '../../src/store/runtime-lock.ts';
+import { type Child, cleanUp, refusal, startChild, temporaryDirectory } from './rig.ts';
+
+afterEach(cleanUp);
+
+const description = (directory: string): string => path.join(directory, 'runtime.lock');
+
+async function holder(directory: string, name: string): Promise<Child> {
+  const child = startChild('hold-lock', [directory, name]);
+  await child.next();
+  return child;
+}
+
+const take = async (child: Child, at = 0): Promise<Record<string, unknown>> => {
+  child.say(`take ${at}`);
+  return child.next();
+};
+
+async function owner(directory: string, name: string): Promise<Child> {
+  const child = await holder(directory, name);
+  expect(await take(child)).toMatchObject({ owner: true });
+  child.say('describe');
+  await child.next();
+  return child;
+}
+
+describe('row 001: daemons that start at the same moment', () => {
+  // Two race closest: with few the processors are not shared, so they really meet.
+  it.each([
+    [20, 20],
+    [2, 250],
+  ])('leave exactly one owner: %i of them, %i times', async (count, rounds) => {
+    const directory = temporaryDirectory();
+    const children = await Promise.all(
+      Array.from({ length: count }, (_, index) => holder(directory, `instance-${index}`)),
+    );
+    for (let round = 0; round < rounds; round++) {
+      const at = Date.now() + 10 + 2 * count;
+      const answers = await Promise.all(children.map((child) => take(child, at)));
+      const owners = answers.filter((answer) => answer['owner'] === true);
+      expect(owners, `round ${round}`).toHaveLength(1);
+      const others = answers.filter((answer) => answer['owner'] === false);
+      expect(new Set(others.map((answer) => answer['code']))).toEqual(new Set(['workspace_owned']));
+      for (const child of children) child.say('release');
+      await Promise.all(children.map((child) => child.next()));
+    }
+  });
+});
+
+describe('a live owner', () => {
+  it('row 001: is named in the refusal, by pid, instance and socket', async () => {
+    const directory = temporaryDirectory();
+    const child = await owner(directory, 'instance-of-the-owner');
+    const error = refusal(() => acquireRuntimeLock(directory, 'main'));
+    expect(error.code).toBe('workspace_owned');
+    expect(error.message).toContain(`pid ${child.process.pid}`);
+    expect(error.message).toContain('instance-of-the-owner');
+    expect(error.message).toContain('api.sock');
+    expect(error.extra['owner']).toMatchObject({
+      pid: child.process.pid,
+      runtimeInstanceId: 'instance-of-the-owner',
+    });
+  });
+
+  it('row 003: is described with the seed’s fields', async () => {
+    const directory = temporaryDirectory();
+    await owner(directory, 'me');
+    const file = JSON.parse(readFileSync(description(directory), 'utf8')) as object;
+    expect(Object.keys(file)).toEqual(
+      expect.arrayContaining([
+        'workspaceId',
+        'runtimeInstanceId',
+        'pid',
+        'host',
+        'port',
+        'startedAt',
+        'version',
+        'schemaVersion',
+      ]),
+    );
+  });
+
+  it('row 004: that is stopped, not dead, keeps the workspace', async () => {
+    const directory = temporaryDirectory();
+    const child = await owner(directory, 'slow');
+    child.process.kill('SIGSTOP');
+    expect(refusal(() => acquireRuntimeLock(directory, 'main')).message).toContain('slow');
+    child.process.kill('SIGCONT');
+    child.say('release');
+    expect(await child.next()).toEqual({ released: true });
+  });
+
+  it.each([
+    ['is not JSON', 'garbage {{{'],
+    ['is empty', ''],
+    ['is of another form', '{"pid":"one"}'],
+    ['is binary', '\0\u0001\u0002'],
+  ])('keeps it also when its description %s', async (_what, text) => {
+    const directory = temporaryDirectory();
+    await owner(directory, 'me');
+    writeFileSync(description(directory), text);
+    const error = refusal(() => acquireRuntimeLock(directory, 'main'));
+    expect(error.code).toBe('workspace_owned');
+    expect(error.extra).toEqual({});
+  });
+
+  it('that has not described itself yet is not taken for the one before it', async () => {
+    const directory = temporaryDirectory();
+    const first = await owner(directory, 'the-one-before');
+    first.process.kill('SIGKILL');
+    await first.ended();
+    const second = await holder(directory, 'the-one-now');
+    expect(await take(second)).toMatchObject({ owner: true, previous: 'the-one-before' });
+    const error = refusal(() => acquireRuntimeLock(directory, 'main'));
+    expect(error.message).not.toContain('the-one-before');
+    expect(error.extra).toEqual({});
+  });
+
+  it('is refused a second time in its own process, too', () => {
+    const directory = temporaryDirectory();
+    const lock = acquireRuntimeLock(directory, 'main');
+    expect(refusal(() => acquireRuntimeLock(directory, 'main')).code).toBe('workspace_owned');
+    lock.release();
+  });
+});
+
+describe('a dead owner', () => {
+  it('row 004: killed by SIGKILL leaves the workspace free at once, and is told as the previous', async () => {
+    const directory = temporaryDirectory();
+    const child = await owner(directory, 'killed');
+    child.process.kill('SIGKILL');
+    await child.ended();
+    const lock = acquireRuntimeLock(directory, 'main');
+    expect(lock.previous).toMatchObject({
+      runtimeInstanceId: 'killed',
+      pid: child.process.pid,
+    });
+    lock.release();
+  });
+
+  it('leaves it free whatever its description says about the pid', async () => {
+    const directory = temporaryDirectory();
+    const child = await owner(directory, 'killed');
+    child.process.kill('SIGKILL');
+    await child.ended();
+    // A pid is used again: here by a process that is certainly alive, this one.
+    const file = description(directory);
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace(String(child.process.pid), `${process.pid}`),
+    );
+    acquireRuntimeLock(directory, 'main').release();
+  });
+
+  it('row 008: is none where there was no description: the lock alone decides', () => {
+    const directory = temporaryDirectory();
+    writeFileSync(description(directory), 'garbage');
+    const lock = acquireRuntimeLock(directory, 'main');
+    expect(lock.previous).toBeNull();
+    lock.release();
+  });
+});
+
+describe('the owner', () => {
+  it('that gives the workspace back can be followed by the next', () => {
+    const directory = temporaryDirectory();
+    for (let round = 0; round < 3; round++) acquireRuntimeLock(directory, 'main').release();
+  });
+
+  it('describes itself in a file of its own user only', async () => {
+    const directory = temporaryDirectory();
+    await owner(directory, 'me');
+    expect(statSync(description(directory)).mode & 0o777).toBe(0o600);
+  });
+
+  it('makes the state directory, private, when it is not there', () => {
+    const directory = path.join(temporaryDirectory(), 'state', 'main');
+    acquireRuntimeLock(directory, 'main').release();
+    expect(statSync(directory).mode & 0o777).toBe(0o700);
+    expect(existsSync(path.join(directory, 'runtime.lock.db'))).toBe(true);
+  });
+
+  it('cannot be where no file can be: the directory is named', () => {
+    const directory = path.join(temporaryDirectory(), 'file');
+    writeFileSync(directory, '');
+    const error = refusal(() => acquireRuntimeLock(directory, 'main'));
+    expect(error.code).toBe('state_dir_unwritable');
+    expect(error.message).toContain(directory);
+  });
+});
