@@ -2,8 +2,8 @@
 // a build never loads half of it. A running wrapper has loaded all its code.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const at = (name) => path.join(root, name);
@@ -11,16 +11,26 @@ const at = (name) => path.join(root, name);
 rmSync(at('dist.new'), { recursive: true, force: true });
 const compiled = spawnSync(
   process.execPath,
-  [at('node_modules/typescript/bin/tsc'), '-p', at('tsconfig.build.json'), '--outDir', at('dist.new')],
+  [
+    at('node_modules/typescript/bin/tsc'),
+    '-p',
+    at('tsconfig.build.json'),
+    '--outDir',
+    at('dist.new'),
+  ],
   { stdio: 'inherit' },
 );
 if (compiled.status !== 0) process.exit(compiled.status ?? 1);
 
 const migrations = at('src/store/migrations');
-if (existsSync(migrations)) cpSync(migrations, at('dist.new/store/migrations'), { recursive: true });
+if (existsSync(migrations))
+  cpSync(migrations, at('dist.new/store/migrations'), { recursive: true });
 cpSync(at('ops/units'), at('dist.new/ops'), { recursive: true });
 for (const entry of ['cli.js', 'main.js']) {
   if (readdirSync(at('dist.new')).includes(entry)) chmodSync(at(`dist.new/${entry}`), 0o755);
 }
-rmSync(at('dist'), { recursive: true, force: true });
+// Two renames: what starts in between them finds nothing for a moment, never a mixture.
+rmSync(at('dist.old'), { recursive: true, force: true });
+if (existsSync(at('dist'))) renameSync(at('dist'), at('dist.old'));
 renameSync(at('dist.new'), at('dist'));
+rmSync(at('dist.old'), { recursive: true, force: true });

@@ -14,25 +14,48 @@ const problems = [];
 
 const cruise = spawnSync(
   process.execPath,
-  ['node_modules/dependency-cruiser/bin/dependency-cruiser.mjs', 'src', '--config', '.dependency-cruiser.cjs', '-T', 'json'],
+  [
+    'node_modules/dependency-cruiser/bin/dependency-cruiser.mjs',
+    'src',
+    '--config',
+    '.dependency-cruiser.cjs',
+    '-T',
+    'json',
+  ],
   { encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 },
 );
 const { modules, summary } = JSON.parse(cruise.stdout);
 const seen = modules.filter((module) => module.source.startsWith('src/')).length;
-const edges = modules.flatMap((module) => module.dependencies).filter((edge) => edge.resolved.startsWith('src/')).length;
-if (seen < sources.length) problems.push(`the cruiser saw ${seen} of ${sources.length} modules: it proves nothing`);
-if (edges < sources.length) problems.push(`the cruiser saw ${edges} imports between ${sources.length} modules: it proves nothing`);
+const edges = modules
+  .flatMap((module) => module.dependencies)
+  .filter((edge) => edge.resolved.startsWith('src/')).length;
+if (seen < sources.length)
+  problems.push(`the cruiser saw ${seen} of ${sources.length} modules: it proves nothing`);
+if (edges < sources.length)
+  problems.push(
+    `the cruiser saw ${edges} imports between ${sources.length} modules: it proves nothing`,
+  );
 for (const { rule, from, to, cycle } of summary.violations) {
   const path = cycle ? cycle.map((step) => step.name ?? step).join(' -> ') : to;
   problems.push(`${rule.name}: ${from} -> ${path}`);
 }
 
 /** One reader of the environment for the daemon and the commands, one for the wrapper. */
-const ENVIRONMENT_READERS = new Set(['src/config.ts', 'src/main.ts', 'src/cli.ts', 'src/attempt/main.ts']);
+const ENVIRONMENT_READERS = new Set([
+  'src/config.ts',
+  'src/main.ts',
+  'src/cli.ts',
+  'src/attempt/main.ts',
+]);
 for (const file of sources) {
   if (ENVIRONMENT_READERS.has(file)) continue;
-  const line = readFileSync(file, 'utf8').split('\n').findIndex((text) => /\bprocess\.env\b/.test(text.replace(/^\s*(\/\/|\*|\/\*).*/, '')));
-  if (line !== -1) problems.push(`process.env is read in ${file}:${line + 1}; only ${[...ENVIRONMENT_READERS].join(', ')} may`);
+  const line = readFileSync(file, 'utf8')
+    .split('\n')
+    .findIndex((text) => /\bprocess\.env\b/.test(text.replace(/^\s*(\/\/|\*|\/\*).*/, '')));
+  if (line !== -1)
+    problems.push(
+      `process.env is read in ${file}:${line + 1}; only ${[...ENVIRONMENT_READERS].join(', ')} may`,
+    );
 }
 
 for (const problem of problems) console.error(problem);

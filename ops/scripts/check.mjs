@@ -10,14 +10,21 @@ const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..')
 process.chdir(root);
 const scratch = mkdtempSync(path.join(os.tmpdir(), 'outlive-check-'));
 const bin = (name) => path.join(root, 'node_modules/.bin', name);
-const env = { ...process.env, PATH: `${path.join(root, 'node_modules/.bin')}:${process.env.PATH}`, FORCE_COLOR: '0' };
+const env = {
+  ...process.env,
+  PATH: `${path.join(root, 'node_modules/.bin')}:${process.env.PATH}`,
+  FORCE_COLOR: '0',
+};
 const IN_CI = process.env.CI === 'true' || process.env.CI === '1';
 const NOT_POSSIBLE_HERE = 77;
 
 /** Runs a command with its output shown; resolves with its status. */
 function run(command, args, capture = false) {
   return new Promise((resolve) => {
-    const child = spawn(command, args, { env, stdio: ['ignore', capture ? 'pipe' : 'inherit', 'inherit'] });
+    const child = spawn(command, args, {
+      env,
+      stdio: ['ignore', capture ? 'pipe' : 'inherit', 'inherit'],
+    });
     let text = '';
     child.stdout?.setEncoding('utf8').on('data', (chunk) => {
       text += chunk;
@@ -40,12 +47,19 @@ async function check(name, command, args) {
 
 /** Adds a vitest report up. A tier that ran nothing has failed: it proves nothing. */
 function add(name, report, status) {
-  const skips = report.testResults.flatMap((file) => file.assertionResults).filter((test) => test.status === 'pending' || test.status === 'skipped' || test.status === 'todo');
+  const skips = report.testResults
+    .flatMap((file) => file.assertionResults)
+    .filter(
+      (test) => test.status === 'pending' || test.status === 'skipped' || test.status === 'todo',
+    );
   counted.skipped.push(...skips.map((test) => `${name}: ${test.fullName}`));
   counted.passed += report.numPassedTests;
   counted.failed += report.numFailedTests;
   // A file that could not even be loaded has no tests to count, and must count.
-  const broken = report.testResults.filter((file) => file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'));
+  const broken = report.testResults.filter(
+    (file) =>
+      file.status === 'failed' && file.assertionResults.every((test) => test.status !== 'failed'),
+  );
   counted.failed += broken.length;
   const nothing = report.numPassedTests + report.numFailedTests === 0;
   if (nothing && broken.length === 0) counted.failed += 1;
@@ -63,7 +77,15 @@ function readReport(text) {
 
 async function tier(name) {
   const file = path.join(scratch, `${name}.json`);
-  const { status } = await run(bin('node'), ['node_modules/vitest/vitest.mjs', 'run', '--project', name, '--reporter=default', '--reporter=json', `--outputFile.json=${file}`]);
+  const { status } = await run(bin('node'), [
+    'node_modules/vitest/vitest.mjs',
+    'run',
+    '--project',
+    name,
+    '--reporter=default',
+    '--reporter=json',
+    `--outputFile.json=${file}`,
+  ]);
   let report = null;
   try {
     report = readReport(readFileSync(file, 'utf8'));
@@ -78,10 +100,17 @@ async function hostTier(name) {
   const inside = `export PATH=/opt/outlive/node_modules/.bin:$PATH
     node node_modules/vitest/vitest.mjs run --project ${name} --configLoader native --cache=false --reporter=default --reporter=json --outputFile.json="$HOME/report.json"
     status=$?; echo; echo ${MARK}; cat "$HOME/report.json"; exit $status`;
-  const { status, text } = await run(path.join(root, 'ops/scripts/host'), ['run', '--', 'sh', '-c', inside], true);
+  const { status, text } = await run(
+    path.join(root, 'ops/scripts/host'),
+    ['run', '--', 'sh', '-c', inside],
+    true,
+  );
   if (status === NOT_POSSIBLE_HERE) {
     if (IN_CI) counted.failed += 1;
-    else counted.skipped.push(`${name}: no root and no user manager here (see ops/scripts/host --help)`);
+    else
+      counted.skipped.push(
+        `${name}: no root and no user manager here (see ops/scripts/host --help)`,
+      );
     return `${name}: not possible here${IN_CI ? ', which is a failure in CI' : ''}`;
   }
   const report = readReport(text.split(MARK).at(-1) ?? '');
@@ -114,7 +143,9 @@ if (names.includes('--list')) {
 }
 const unknown = names.filter((name) => !(name in STEPS));
 if (unknown.length > 0) {
-  console.error(`check: no step ${unknown.join(', ')}; there are: ${Object.keys(STEPS).join(', ')}`);
+  console.error(
+    `check: no step ${unknown.join(', ')}; there are: ${Object.keys(STEPS).join(', ')}`,
+  );
   process.exit(2);
 }
 

@@ -183,7 +183,10 @@ ${table(['code', 'meaning'], rows(LOSSES))}`;
 }
 
 function errors() {
-  const rows = Object.entries(ERRORS).map(([name, row]) => [code(name), ...Object.values(row)]);
+  const rows = Object.entries(ERRORS).map(([name, { status, exit, title }]) => [
+    code(name),
+    ...[status, exit, title],
+  ]);
   return `Refusals. The API answers \`application/problem+json\` with this \`code\`; the command line exits with
 the status in the third column.
 
@@ -343,6 +346,8 @@ const ROW = /^- \[([ x~-])\] \*\*(\d{3}|X\d{2})\*\* (.+)$/;
 const PEER = /^- \*\*(T\d{2})\*\* (.+)$/;
 const PROOF = /^ {2}- `([^`]+)`: `(.+)`$/;
 const OWED = /^ {2}- owed: (.+)$/;
+/** A test, or a step of the checks for what a test cannot show. */
+const WITNESS = /^(test\/.+\.test\.ts|ops\/scripts\/check\.mjs)$/;
 
 /** Rows, each with the lines below it. */
 function parseChecklist(text, problem) {
@@ -360,7 +365,7 @@ function parseChecklist(text, problem) {
     } else if (owed && last) {
       last.owed.push(owed[1] ?? '');
     } else if (/^\s*- (\[|`test\/|owed)|^- \*\*/.test(line)) {
-      problem(`${at}: not a row, a proof or a debt as the head of the file describes them`);
+      problem(`${at}: not a row, a test or a debt as the head of the file describes them`);
     }
   }
   return rows;
@@ -435,8 +440,8 @@ function checkChecklist(root) {
     if (!isKnown) problem(`${row.at}: there is no row ${row.number}`);
     for (const fault of rowProblems(row)) problem(`${row.at}: ${row.number} ${fault}`);
     for (const { at, file, title } of row.proofs) {
-      const source = /^test\/.+\.test\.ts$/.test(file) ? read(root, file) : null;
-      const wrong = source === null ? 'is in a file that is no test' : proofProblem(source, title);
+      const source = WITNESS.test(file) ? read(root, file) : null;
+      const wrong = source === null ? 'is in no test file' : proofProblem(source, title);
       if (wrong) problem(`${at}: the test of ${row.number} ${wrong}: ${file}: ${title}`);
     }
   }

@@ -57,7 +57,11 @@ let shownSeq = 0;
 /** Follows the events of the run from where the last look ended; resolves at the first that passes. */
 function follow(passes) {
   return new Promise((resolve, reject) => {
-    const child = spawn(outlive, ['events', HANDLE, '--follow', '--after', String(shownSeq), '--json'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(
+      outlive,
+      ['events', HANDLE, '--follow', '--after', String(shownSeq), '--json'],
+      { env, stdio: ['ignore', 'pipe', 'inherit'] },
+    );
     let pending = '';
     child.stdout.setEncoding('utf8').on('data', (chunk) => {
       const lines = (pending + chunk).split('\n');
@@ -65,8 +69,12 @@ function follow(passes) {
       for (const line of lines) {
         const event = JSON.parse(line);
         shownSeq = event.seq;
-        const note = JSON.stringify(event.data.delta ?? event.data.arguments?.command ?? event.data.text ?? '');
-        say(`${String(event.seq).padStart(3)}  ${event.type.padEnd(22)} ${note.slice(1, -1).slice(0, 60)}`.trimEnd());
+        const note = JSON.stringify(
+          event.data.delta ?? event.data.arguments?.command ?? event.data.text ?? '',
+        );
+        say(
+          `${String(event.seq).padStart(3)}  ${event.type.padEnd(22)} ${note.slice(1, -1).slice(0, 60)}`.trimEnd(),
+        );
         if (!passes(event)) continue;
         child.stdout.removeAllListeners('data');
         child.kill('SIGTERM');
@@ -79,13 +87,25 @@ function follow(passes) {
 
 async function main(model) {
   heading('Toolchain');
-  const pi = JSON.parse(readFileSync(path.join(root, 'node_modules/@earendil-works/pi-coding-agent/package.json'), 'utf8'));
-  say(`Node ${process.version}, Pi ${pi.version} (the real CLI), ${run('systemctl', ['--version']).out.split('\n')[0]}`);
-  say(`Model: a scripted stand-in on ${model.baseUrl}; it costs nothing and says what this demo needs.`);
+  const pi = JSON.parse(
+    readFileSync(
+      path.join(root, 'node_modules/@earendil-works/pi-coding-agent/package.json'),
+      'utf8',
+    ),
+  );
+  say(
+    `Node ${process.version}, Pi ${pi.version} (the real CLI), ${run('systemctl', ['--version']).out.split('\n')[0]}`,
+  );
+  say(
+    `Model: a scripted stand-in on ${model.baseUrl}; it costs nothing and says what this demo needs.`,
+  );
 
   heading('Host');
   say(process.env.OUTLIVE_TRY_HOST ?? 'your own systemd --user');
-  mustHold('the user manager answers', /running|degraded|starting/.test(run('systemctl', ['--user', 'is-system-running']).out));
+  mustHold(
+    'the user manager answers',
+    /running|degraded|starting/.test(run('systemctl', ['--user', 'is-system-running']).out),
+  );
 
   heading('The daemon is up');
   shown(outlive, ['daemon', 'start']);
@@ -100,16 +120,37 @@ async function main(model) {
     'say All tests pass',
   ].join('\n');
   writeFileSync(path.join(base, 'prompt.txt'), prompt);
-  shown(outlive, ['run', '--handle', HANDLE, '--model', 'lab/scripted', '--hard-timeout', '5m', '--detach', '--prompt-file', path.join(base, 'prompt.txt')]);
+  shown(outlive, [
+    'run',
+    '--handle',
+    HANDLE,
+    '--model',
+    'lab/scripted',
+    '--hard-timeout',
+    '5m',
+    '--detach',
+    '--prompt-file',
+    path.join(base, 'prompt.txt'),
+  ]);
 
   heading('Its events, live, until the tool has begun');
-  await follow((event) => event.type === 'tool.update' && String(event.data.delta).includes('tests begin'));
+  await follow(
+    (event) => event.type === 'tool.update' && String(event.data.delta).includes('tests begin'),
+  );
   const before = json(['show', HANDLE]);
   const attempt = before.attempts[0];
 
   heading('It runs in a unit of its own, beside the daemon and not under it');
   say(`unit   ${attempt.unit}\ncgroup ${attempt.controlGroup}`);
-  say(run('systemctl', ['--user', 'show', attempt.unit, '-p', 'ActiveState,MainPID,RuntimeMaxUSec,KillMode']).out.trim());
+  say(
+    run('systemctl', [
+      '--user',
+      'show',
+      attempt.unit,
+      '-p',
+      'ActiveState,MainPID,RuntimeMaxUSec,KillMode',
+    ]).out.trim(),
+  );
 
   heading('The daemon is killed with SIGKILL, in the middle of the tool call');
   process.kill(first.pid, 'SIGKILL');
@@ -124,36 +165,67 @@ async function main(model) {
   mustHold(`another process (pid ${second?.pid})`, second?.pid !== first.pid);
   await follow((event) => event.type === 'attempt.reattached');
   const during = json(['show', HANDLE]).attempts;
-  const same = during.length === 1 && during[0].id === attempt.id && during[0].invocationId === attempt.invocationId;
+  const same =
+    during.length === 1 &&
+    during[0].id === attempt.id &&
+    during[0].invocationId === attempt.invocationId;
   mustHold(`re-attached: same attempt, same InvocationID (${attempt.invocationId})`, same);
 
   heading('The tool is allowed to finish; the run ends');
   writeFileSync(path.join(tree, 'proceed'), '');
-  await follow((event) => event.type.startsWith('work_unit.') && ['succeeded', 'failed', 'cancelled'].some((end) => event.type.endsWith(end)));
+  await follow(
+    (event) =>
+      event.type.startsWith('work_unit.') &&
+      ['succeeded', 'failed', 'cancelled'].some((end) => event.type.endsWith(end)),
+  );
   const after = json(['show', HANDLE]);
-  const events = run(outlive, ['events', HANDLE, '--json']).out.trim().split('\n').map((line) => JSON.parse(line));
+  const events = run(outlive, ['events', HANDLE, '--json'])
+    .out.trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
   const result = after.attempts[0].result;
-  mustHold(`outcome: ${after.status}, "${result?.text}"`, after.status === 'succeeded' && result?.text === 'All tests pass');
-  mustHold(`cost $${result?.costUsd?.toFixed(5)}, ${result?.usage?.totalTokens} tokens`, result?.costUsd > 0);
-  mustHold(`${events.length} events, sequence 1 to ${events.length} without a gap`, events.every((event, index) => event.seq === index + 1));
-  mustHold('the model was asked each turn once', model.requests().length === 2 && model.violations().length === 0);
+  mustHold(
+    `outcome: ${after.status}, "${result?.text}"`,
+    after.status === 'succeeded' && result?.text === 'All tests pass',
+  );
+  mustHold(
+    `cost $${result?.costUsd?.toFixed(5)}, ${result?.usage?.totalTokens} tokens`,
+    result?.costUsd > 0,
+  );
+  mustHold(
+    `${events.length} events, sequence 1 to ${events.length} without a gap`,
+    events.every((event, index) => event.seq === index + 1),
+  );
+  mustHold(
+    'the model was asked each turn once',
+    model.requests().length === 2 && model.violations().length === 0,
+  );
 
   heading('Look yourself, at a run of your own');
-  say(`systemctl --user status '${attempt.unit}'\njournalctl --user -u '${attempt.unit}'\noutlive show HANDLE, outlive events HANDLE, outlive logs HANDLE`);
+  say(
+    `systemctl --user status '${attempt.unit}'\njournalctl --user -u '${attempt.unit}'\noutlive show HANDLE, outlive events HANDLE, outlive logs HANDLE`,
+  );
 }
 
 function cleanUp() {
   run(outlive, ['daemon', 'stop']);
   run('systemctl', ['--user', 'stop', `outlive-attempts-${WORKSPACE}.slice`]);
   run('systemctl', ['--user', 'reset-failed', `outlive-${WORKSPACE}-*`]);
-  rmSync(path.join(runtime, 'systemd/user', `outlive-${WORKSPACE}-.service.d`), { recursive: true, force: true });
+  rmSync(path.join(runtime, 'systemd/user', `outlive-${WORKSPACE}-.service.d`), {
+    recursive: true,
+    force: true,
+  });
   rmSync(path.join(runtime, 'outlive', WORKSPACE), { recursive: true, force: true });
   rmSync(base, { recursive: true, force: true, maxRetries: 5 });
 }
 
 const model = await startScriptedModel({ apiKey: 'try' });
 try {
-  await writePiLab(env.PI_CODING_AGENT_DIR, { baseUrl: model.baseUrl, apiKey: 'try', retries: 'off' });
+  await writePiLab(env.PI_CODING_AGENT_DIR, {
+    baseUrl: model.baseUrl,
+    apiKey: 'try',
+    retries: 'off',
+  });
   await main(model);
 } catch (error) {
   failures.push(String(error));
@@ -163,5 +235,7 @@ try {
 }
 console.log('');
 for (const failure of failures) console.log(`failed: ${failure}`);
-console.log(failures.length === 0 ? 'All of it held. Nothing was left running.' : 'Not all of it held.');
+console.log(
+  failures.length === 0 ? 'All of it held. Nothing was left running.' : 'Not all of it held.',
+);
 process.exitCode = failures.length === 0 ? 0 : 1;

@@ -82,6 +82,10 @@ export interface Executor {
   /** Resolves when the executor can be used; rejects with `no_user_manager`. */
   connect(): Promise<void>;
   host(): Promise<HostFacts>;
+  /**
+   * Rejects only before anything was sent: `path_unsupported`, `disk_full`,
+   * `state_dir_unwritable`. After that every outcome is a result.
+   */
   start(request: StartRequest): Promise<StartResult>;
   /** Null when no unit of that name is loaded. Rejects with `bus_unavailable` when nobody can tell. */
   read(unit: string): Promise<UnitFacts | null>;
@@ -95,7 +99,11 @@ export interface Executor {
   stop(unit: string): Promise<void>;
   /** Sends a signal to every process of the unit. */
   kill(unit: string, signal: number): Promise<void>;
-  /** True once no process is left in the group (or the group is gone); false at the deadline. */
+  /**
+   * True once no process is left in the group (or the group is gone); false at the deadline.
+   * A group can be empty for a moment before ExecStopPost runs in it: a dead unit must be
+   * seen as well.
+   */
   waitEmpty(controlGroup: string, deadlineMs: number): Promise<boolean>;
   /**
    * Hints that something may have changed: a unit's name, or null for "anything,

@@ -26,7 +26,9 @@ import { watchSpool } from './spool-watch.ts';
 
 /** Without any hint the unit is read again after this long: hints may get lost. */
 const REREAD_MS = 60_000;
-const RETRY_MS = 1_000;
+/** After a failed look: the bus may be away for hours, and each try is a line in the log. */
+const RETRY_FIRST_MS = 1_000;
+const RETRY_MAX_MS = 30_000;
 /** TimeoutStopSec is the cancel grace plus this (DESIGN step 4), then 2 s for the kernel. */
 const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
@@ -101,16 +103,19 @@ class Watch implements AttemptWatch {
   }
 
   private async run(): Promise<void> {
+    let retryMs = RETRY_FIRST_MS;
     try {
       while (!this.stopped) {
         try {
           if (await this.step()) break;
+          retryMs = RETRY_FIRST_MS;
         } catch (error) {
           this.context.log.warn(
             { err: error, unit: this.unit },
             'watching an attempt failed; trying again',
           );
-          await this.hints.wait(RETRY_MS);
+          await this.hints.wait(retryMs);
+          retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
         }
       }
     } finally {

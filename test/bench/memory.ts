@@ -1,5 +1,4 @@
 /** What the wrapper costs in memory: its private pages, once it is idle. */
-import { script, within } from '../support/rig.ts';
 import { type Figure, figure } from './figure.ts';
 import { exited, privateMiB } from './process.ts';
 import { inWorkshop, settle, spoolLine, type Workshop } from './workshop.ts';
@@ -51,18 +50,16 @@ async function idleWrapper(workshop: Workshop): Promise<{ wrapper: number; node:
 
 async function wrapperOfPi(workshop: Workshop): Promise<{ wrapper: number; pi: number }> {
   const marker = workshop.name();
-  const prompt = `${marker}: ${script('hang')}`;
-  const attempt = await workshop.attempt(workshop.pi(prompt));
+  const attempt = await workshop.attempt(workshop.pi(marker, 'hang'));
   const wrapper = workshop.wrapper(attempt);
-  const asked = workshop.rig.model.waitFor((request) => request.lastUserText === prompt);
-  await within('a request at the model', asked);
+  const ended = exited(wrapper, 'SIGTERM');
+  await workshop.requested(marker, ended);
   await settle();
   const started = await spoolLine(attempt.directory, 'started');
   const seen = {
     wrapper: privateMiB(wrapper.pid ?? 0),
     pi: privateMiB(Number(started.data['pid'])),
   };
-  const ended = exited(wrapper, 'SIGTERM');
   wrapper.kill('SIGTERM');
   await ended;
   return seen;

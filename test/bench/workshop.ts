@@ -12,7 +12,7 @@ import {
 } from '../../src/domain/attempt-files.ts';
 import { type SpoolLine, spoolLineSchema } from '../../src/domain/spool.ts';
 import { defaultTimeouts } from '../../src/domain/work-unit.ts';
-import { Rig, ROOT } from '../support/rig.ts';
+import { Rig, ROOT, script, within } from '../support/rig.ts';
 
 /** As built: what units run. */
 const WRAPPER = path.join(ROOT, 'dist/attempt/main.js');
@@ -76,8 +76,9 @@ export class Workshop {
     return `bench${this.#made}`;
   }
 
-  /** Pi as the daemon has it run, with a session of its own. */
-  pi(prompt: string): PiRunnerSpec {
+  /** Pi as the daemon has it run, with a session of its own and a prompt that begins with a marker. */
+  pi(marker: string, turn: string): PiRunnerSpec {
+    const prompt = `${marker}: ${script(turn)}`;
     const sessionFile = path.join(this.rig.base, 'sessions', `${this.name()}.jsonl`);
     const command = [process.execPath, PI];
     return { kind: 'pi', command, sessionFile, prompt, model: 'lab/scripted' };
@@ -132,6 +133,16 @@ export class Workshop {
     this.#children.add(child);
     child.once('exit', () => this.#children.delete(child));
     return child;
+  }
+
+  /** Wall time at which the model got the request with the marker, ms; throws when who should ask has ended. */
+  async requested(marker: string, ended: Promise<void>): Promise<number> {
+    const asked = this.rig.model.waitFor(({ lastUserText }) =>
+      lastUserText.startsWith(`${marker}:`),
+    );
+    const first = await within('a request at the model', Promise.race([asked, ended]));
+    if (first === undefined) throw new Error('it ended without a request at the model');
+    return Date.parse(first.time);
   }
 
   async end(): Promise<void> {

@@ -1,6 +1,5 @@
 /** What the wrapper costs in time: as plain processes, without daemon and systemd. */
 import { piArguments } from '../../src/attempt/pi-runner.ts';
-import { script, within } from '../support/rig.ts';
 import { monotonicMs, wallToMonotonic } from './clock.ts';
 import { type Figure, figure, inTurn } from './figure.ts';
 import { exited } from './process.ts';
@@ -100,11 +99,11 @@ interface WrappedPi {
 
 async function wrappedPi(workshop: Workshop): Promise<WrappedPi> {
   const marker = workshop.name();
-  const attempt = await workshop.attempt(workshop.pi(promptOf(marker)));
+  const attempt = await workshop.attempt(workshop.pi(marker, 'say done'));
   const toMonotonic = wallToMonotonic();
   const began = monotonicMs();
   const ended = exited(workshop.wrapper(attempt));
-  const request = toMonotonic(await requestedAt(workshop, marker)) - began;
+  const request = toMonotonic(await workshop.requested(marker, ended)) - began;
   await ended;
   const after = async (type: 'attempt.opened' | 'started'): Promise<number> =>
     toMonotonic(Date.parse((await spoolLine(attempt.directory, type)).ts)) - began;
@@ -113,22 +112,15 @@ async function wrappedPi(workshop: Workshop): Promise<WrappedPi> {
 
 async function barePi(workshop: Workshop): Promise<number> {
   const marker = workshop.name();
-  const spec = workshop.pi(promptOf(marker));
+  const spec = workshop.pi(marker, 'say done');
   const { environment: env, rig } = workshop;
   const toMonotonic = wallToMonotonic();
   const began = monotonicMs();
   const pi = workshop.start(piArguments(spec), { cwd: rig.tree, env, stdin: 'pipe' });
   pi.stdin?.write(`${JSON.stringify({ type: 'prompt', message: spec.prompt })}\n`);
-  const request = toMonotonic(await requestedAt(workshop, marker)) - began;
+  const ended = exited(pi);
+  const request = toMonotonic(await workshop.requested(marker, ended)) - began;
   pi.stdin?.end();
-  await exited(pi);
+  await ended;
   return request;
-}
-
-const promptOf = (marker: string): string => `${marker}: ${script('say done')}`;
-
-/** Wall time at which the model got the request that carries the marker, ms. */
-async function requestedAt({ rig }: Workshop, marker: string): Promise<number> {
-  const asked = rig.model.waitFor(({ lastUserText }) => lastUserText.startsWith(`${marker}:`));
-  return Date.parse((await within('a request at the model', asked)).time);
 }
