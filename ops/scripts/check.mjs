@@ -36,6 +36,7 @@ function run(command, args, capture = false) {
 }
 
 const MARK = '=====results=====';
+/** @type {{ passed: number, failed: number, skipped: string[] }} */
 const counted = { passed: 0, failed: 0, skipped: [] };
 
 async function check(name, command, args) {

@@ -131,14 +131,7 @@ export interface ListFilter {
 
 export type WorkUnits = ReturnType<typeof workUnitStatements>;
 
-export function workUnitStatements(db: Database, workspace: string) {
-  const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
-    (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
-     priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
-     model, created_at, updated_at)
-    VALUES (@id, @workspaceId, @handle, @kind, @ownerType, @ownerId, @runnerId, @idempotencyKey,
-     'queued', @priority, @createdByClientId, @createdByActor, @requestJson, @timeoutPolicyJson,
-     @cwd, @model, @at, @at)`);
+function reads(db: Database, workspace: string) {
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units WHERE id = ?`);
   const byHandle = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND handle = ?
@@ -157,19 +150,11 @@ export function workUnitStatements(db: Database, workspace: string) {
       AND (@status IS NULL OR status = @status)
       AND (@activeOnly = 0 OR status NOT IN ('succeeded', 'failed', 'cancelled'))
     ORDER BY id DESC LIMIT @limit`);
-  const touchEvent = db.prepare<[string, string]>(
-    'UPDATE work_units SET last_event_at = ? WHERE id = ?',
-  );
-  const touchHeartbeat = db.prepare<[string, string]>(
-    'UPDATE work_units SET last_heartbeat_at = ? WHERE id = ?',
-  );
   const one = (row: unknown): WorkUnitRow | null =>
     row === undefined ? null : rowSchema.parse(row);
+  const many = (rows: readonly unknown[]): WorkUnitRow[] => rows.map((row) => rowSchema.parse(row));
 
   return {
-    insert: (row: NewWorkUnit): void => {
-      insert.run(row);
-    },
     get: (id: string): WorkUnitRow | null => one(byId.get(id)),
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
@@ -177,44 +162,63 @@ export function workUnitStatements(db: Database, workspace: string) {
     /** By priority, then age. */
     nextQueued: (): WorkUnitRow | null => one(nextQueued.get(workspace)),
     /** All that is neither queued nor ended, oldest first. */
-    listActive: (): WorkUnitRow[] => active.all(workspace).map((row) => rowSchema.parse(row)),
-    list: (filter: ListFilter): WorkUnitRow[] =>
-      list
-        .all({
-          workspace,
-          beforeId: filter.beforeId,
-          status: filter.status,
-          activeOnly: filter.activeOnly ? 1 : 0,
-          limit: filter.limit,
-        })
-        .map((row) => rowSchema.parse(row)),
-    /**
-     * Compare-and-set: moves only the row that is still in `from` under `activeAttemptId`.
-     * @returns false when the row is another one by now; then nothing was written.
-     */
+    listActive: (): WorkUnitRow[] => many(active.all(workspace)),
+    list: ({ activeOnly, ...filter }: ListFilter): WorkUnitRow[] =>
+      many(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
+  };
+}
+
+/** Compare-and-set: only the row that is still in `from` under `activeAttemptId`. */
+function move(
+  db: Database,
+  expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
+  to: WorkUnitStatus,
+  patch: WorkUnitPatch,
+  at: string,
+): boolean {
+  const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
+    (key) => patch[key] !== undefined,
+  );
+  const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
+  const result = db
+    .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
+      WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
+    .run({
+      ...patch,
+      to,
+      at,
+      id: expected.id,
+      from: expected.status,
+      expectedAttempt: expected.activeAttemptId,
+    });
+  return result.changes === 1;
+}
+
+function writes(db: Database) {
+  const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
+    (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
+     priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
+     model, created_at, updated_at)
+    VALUES (@id, @workspaceId, @handle, @kind, @ownerType, @ownerId, @runnerId, @idempotencyKey,
+     'queued', @priority, @createdByClientId, @createdByActor, @requestJson, @timeoutPolicyJson,
+     @cwd, @model, @at, @at)`);
+  const touchEvent = db.prepare<[string, string]>(
+    'UPDATE work_units SET last_event_at = ? WHERE id = ?',
+  );
+  const touchHeartbeat = db.prepare<[string, string]>(
+    'UPDATE work_units SET last_heartbeat_at = ? WHERE id = ?',
+  );
+  return {
+    insert: (row: NewWorkUnit): void => {
+      insert.run(row);
+    },
+    /** @returns false when the row is another one by now; then nothing was written. */
     move: (
       expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
       to: WorkUnitStatus,
       patch: WorkUnitPatch,
       at: string,
-    ): boolean => {
-      const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
-        (key) => patch[key] !== undefined,
-      );
-      const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
-      const result = db
-        .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
-          WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
-        .run({
-          ...patch,
-          to,
-          at,
-          id: expected.id,
-          from: expected.status,
-          expectedAttempt: expected.activeAttemptId,
-        });
-      return result.changes === 1;
-    },
+    ): boolean => move(db, expected, to, patch, at),
     touchEvent: (id: string, at: string): void => {
       touchEvent.run(at, id);
     },
@@ -222,4 +226,9 @@ export function workUnitStatements(db: Database, workspace: string) {
       touchHeartbeat.run(at, id);
     },
   };
+}
+
+/** All statements about work units of one workspace. */
+export function workUnitStatements(db: Database, workspace: string) {
+  return { ...reads(db, workspace), ...writes(db) };
 }

@@ -1,11 +1,14 @@
 /** What the daemon itself takes, with nothing to do and with attempts attached. Nothing to compare it with. */
 import { setTimeout as pause } from 'node:timers/promises';
+import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { type Figure, figure } from './figure.ts';
 import { cpuMs, residentMiB } from './process.ts';
 import { inWorkshop, settle, type Workshop } from './workshop.ts';
 
 const ATTEMPTS = 20;
-const WATCHED_MS = 5_000;
+const IDLE_MS = 5_000;
+/** One heartbeat of each attempt. */
+const ATTACHED_MS = defaultTimeouts('task_run').heartbeatIntervalMs;
 const SAMPLES = 10;
 
 interface Watched {
@@ -17,17 +20,21 @@ export async function measureDaemon(): Promise<Figure[]> {
   return inWorkshop(async (workshop) => {
     const { pid } = await workshop.rig.startDaemon();
     await settle();
-    const idle = await watch(pid);
+    const idle = await watch(pid, IDLE_MS);
     await attach(workshop);
     await settle();
-    const busy = await watch(pid);
-    const cpu = `CPU time of the daemon over ${WATCHED_MS / 1000} s with`;
+    const busy = await watch(pid, ATTACHED_MS);
+    const cpu = 'CPU time of the daemon over';
     const resident = 'resident memory of the daemon with';
     return [
       memory('daemon.rss.idle', `${resident} no attempt, fresh`, idle),
-      memory(`daemon.rss.attempts`, `${resident} ${ATTEMPTS} attempts attached`, busy),
-      time('daemon.cpu.idle', `${cpu} no attempt`, idle),
-      time('daemon.cpu.attempts', `${cpu} ${ATTEMPTS} sleeping attempts attached`, busy),
+      memory('daemon.rss.attempts', `${resident} ${ATTEMPTS} attempts attached`, busy),
+      time('daemon.cpu.idle', `${cpu} ${IDLE_MS / 1000} s with no attempt`, idle),
+      time(
+        'daemon.cpu.attempts',
+        `${cpu} ${ATTACHED_MS / 1000} s with ${ATTEMPTS} sleeping attempts, a heartbeat of each`,
+        busy,
+      ),
     ];
   });
 }
@@ -40,11 +47,11 @@ function time(name: string, measures: string, { cpu }: Watched): Figure {
   return figure({ name, unit: 'ms', measures, ours: [cpu] });
 }
 
-async function watch(pid: number): Promise<Watched> {
+async function watch(pid: number, forMs: number): Promise<Watched> {
   const before = cpuMs(pid);
   const resident: number[] = [];
   for (let sample = 0; sample < SAMPLES; sample += 1) {
-    await pause(WATCHED_MS / SAMPLES);
+    await pause(forMs / SAMPLES);
     resident.push(residentMiB(pid));
   }
   return { resident, cpu: cpuMs(pid) - before };

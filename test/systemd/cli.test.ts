@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
+import type { EventView, RuntimeView, WorkUnitView } from '../../src/api/schemas.ts';
 import { cli, startCli } from '../support/cli.ts';
 import { Rig, script, systemctl } from '../support/rig.ts';
 
@@ -320,15 +320,15 @@ describe('outlive daemon', () => {
     expect(await daemon('status')).toMatchObject({ status: 4 });
     const started = await daemon('start');
     expect(started.status, started.stderr).toBe(0);
-    const status = JSON.parse((await daemon('status', '--json')).stdout) as Record<string, unknown>;
+    const status = JSON.parse((await daemon('status', '--json')).stdout) as RuntimeView;
     expect(status).toMatchObject({ workspace: `${rig.workspace}x`, port: null });
-    expect(status['socket']).toContain(`${rig.workspace}x/api/api.sock`);
-    expect(await systemctl('show', unit(), '-p', 'MainPID')).toBe(`MainPID=${status['pid']}`);
+    expect(status.socket).toContain(`${rig.workspace}x/api/api.sock`);
+    expect(await systemctl('show', unit(), '-p', 'MainPID')).toBe(`MainPID=${status.pid}`);
     expect((await daemon('start')).status).toBe(0);
     expect((await daemon('restart')).status).toBe(0);
-    const again = JSON.parse((await daemon('status', '--json')).stdout) as Record<string, unknown>;
-    expect(again['pid']).not.toBe(status['pid']);
-    expect(again['runtimeInstanceId']).not.toBe(status['runtimeInstanceId']);
+    const again = JSON.parse((await daemon('status', '--json')).stdout) as RuntimeView;
+    expect(again.pid).not.toBe(status.pid);
+    expect(again.runtimeInstanceId).not.toBe(status.runtimeInstanceId);
     expect((await daemon('logs', '-n', '50')).stdout).toContain('"msg":"ready"');
     expect((await daemon('stop')).status).toBe(0);
     expect(await systemctl('show', unit(), '-p', 'ActiveState')).toBe('ActiveState=inactive');
