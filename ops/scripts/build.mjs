@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import esbuild from 'esbuild';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const at = (name) => path.join(root, name);
@@ -21,6 +22,20 @@ const compiled = spawnSync(
   { stdio: 'inherit' },
 );
 if (compiled.status !== 0) process.exit(compiled.status ?? 1);
+
+// The wrapper as one file: it is loaded at once, whatever a deploy replaces meanwhile, and
+// starts a third faster than from forty.
+rmSync(at('dist.new/attempt'), { recursive: true, force: true });
+await esbuild.build({
+  entryPoints: [at('src/attempt/main.ts')],
+  outfile: at('dist.new/attempt/main.js'),
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node22',
+  sourcemap: true,
+  logLevel: 'warning',
+});
 
 const migrations = at('src/store/migrations');
 if (existsSync(migrations))

@@ -85,7 +85,8 @@ function follow(passes) {
   });
 }
 
-async function main(model) {
+/** Steps 1 to 3. @returns what the daemon says of itself. */
+function startDaemon(model) {
   heading('Toolchain');
   const pi = JSON.parse(
     readFileSync(
@@ -111,7 +112,11 @@ async function main(model) {
   shown(outlive, ['daemon', 'start']);
   const first = json(['daemon', 'status']);
   mustHold(`it answers as pid ${first?.pid}`, first?.status === 'ready');
+  return first;
+}
 
+/** Steps 4 to 6. @returns the attempt, its tool call begun. */
+async function submitRun() {
   heading('A Pi run is submitted; this command could go away now');
   const prompt = [
     'Do as the script says.',
@@ -152,6 +157,11 @@ async function main(model) {
     ]).out.trim(),
   );
 
+  return attempt;
+}
+
+/** Steps 7 and 8. */
+async function killAndReattach(first, attempt) {
   heading('The daemon is killed with SIGKILL, in the middle of the tool call');
   process.kill(first.pid, 'SIGKILL');
   const away = run(outlive, ['ps']);
@@ -170,7 +180,10 @@ async function main(model) {
     during[0].id === attempt.id &&
     during[0].invocationId === attempt.invocationId;
   mustHold(`re-attached: same attempt, same InvocationID (${attempt.invocationId})`, same);
+}
 
+/** Steps 9 and 10. */
+async function finish(model, attempt) {
   heading('The tool is allowed to finish; the run ends');
   writeFileSync(path.join(tree, 'proceed'), '');
   await follow(
@@ -205,6 +218,13 @@ async function main(model) {
   say(
     `systemctl --user status '${attempt.unit}'\njournalctl --user -u '${attempt.unit}'\noutlive show HANDLE, outlive events HANDLE, outlive logs HANDLE`,
   );
+}
+
+async function main(model) {
+  const first = startDaemon(model);
+  const attempt = await submitRun();
+  await killAndReattach(first, attempt);
+  await finish(model, attempt);
 }
 
 function cleanUp() {

@@ -1,0 +1,82 @@
+/** Takes queued work and launches it: woken by events, bounded in what it starts at once. */
+import type { AttemptRow } from '../store/attempts.ts';
+import { type Claim, claimNext } from './claim.ts';
+import type { Context } from './context.ts';
+import { launch } from './launch.ts';
+import { createHint } from './signal.ts';
+
+/** Starts under way at once. systemd starts about 50 units a second however many are asked for. */
+const LAUNCHES_AT_ONCE = 8;
+/** Without a wake-up the queue is looked at again after this long. */
+const RESCAN_MS = 30_000;
+const RETRY_MS = 2_000;
+
+export interface Scheduler {
+  start(): void;
+  /** Something changed that queued work may have waited for. */
+  wake(): void;
+  readonly launching: number;
+  /** Claims nothing more and waits for the launches under way. */
+  close(): Promise<void>;
+}
+
+/** `onLaunched` takes every attempt over, whether its start worked or not. */
+export function createScheduler(
+  context: Context,
+  onLaunched: (attempt: AttemptRow) => void,
+): Scheduler {
+  const launches = new Set<Promise<void>>();
+  const hint = createHint();
+  let closing = false;
+  let loop: Promise<void> = Promise.resolve();
+
+  const launchOne = (claim: Claim): void => {
+    const launched = launch(context, claim)
+      .catch((error: unknown) => {
+        // The watch finds out what really happened; a launch has no truth of its own.
+        context.log.error({ err: error, unit: claim.attempt.unit }, 'a launch failed');
+      })
+      .then(() => {
+        launches.delete(launched);
+        onLaunched(claim.attempt);
+        hint.raise();
+      });
+    launches.add(launched);
+  };
+
+  const fill = (): void => {
+    while (!closing && launches.size < LAUNCHES_AT_ONCE) {
+      const claim = claimNext(context);
+      if (!claim) return;
+      launchOne(claim);
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    while (!closing) {
+      try {
+        fill();
+        await hint.wait(RESCAN_MS);
+      } catch (error) {
+        context.log.error({ err: error }, 'cannot take queued work; trying again');
+        await hint.wait(RETRY_MS);
+      }
+    }
+  };
+
+  return {
+    start: () => {
+      loop = run();
+    },
+    wake: () => hint.raise(),
+    get launching() {
+      return launches.size;
+    },
+    close: async () => {
+      closing = true;
+      hint.raise();
+      await loop;
+      await Promise.allSettled(launches);
+    },
+  };
+}
