@@ -93,6 +93,7 @@ function readTimeouts(read: FieldReader): TimeoutPolicy {
     idleTimeoutMs: read.count('idleTimeoutMs'),
     hardTimeoutMs: read.count('hardTimeoutMs'),
     cancelGraceMs: read.count('cancelGraceMs'),
+    toolTimeoutMs: read.count('toolTimeoutMs'),
   };
 }
 

@@ -54,6 +54,11 @@ export const ERRORS = {
     exit: EXIT.conflict,
     title: 'The idempotency key was used for another request',
   },
+  stale_unproved: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'Nobody can prove that the attempt runs no more',
+  },
   state_conflict: { status: 409, exit: EXIT.conflict, title: 'The work unit is in another state' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },
   control_plane_snapshot_required: {

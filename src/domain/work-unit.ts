@@ -64,6 +64,12 @@ export const timeoutPolicySchema = z.strictObject({
   idleTimeoutMs: z.int().min(1_000).max(2_592_000_000),
   hardTimeoutMs: z.int().min(1_000).max(2_592_000_000),
   cancelGraceMs: z.int().min(0).max(600_000),
+  /** One tool call in flight; while it runs the idle clock stands. */
+  toolTimeoutMs: z
+    .int()
+    .min(1_000)
+    .max(2_592_000_000)
+    .default(30 * 60_000),
 });
 export type TimeoutPolicy = z.infer<typeof timeoutPolicySchema>;
 
@@ -74,6 +80,7 @@ const BASE: TimeoutPolicy = {
   idleTimeoutMs: 10 * MINUTE,
   hardTimeoutMs: 60 * MINUTE,
   cancelGraceMs: 15_000,
+  toolTimeoutMs: 30 * MINUTE,
 };
 const CHAT: Partial<TimeoutPolicy> = { idleTimeoutMs: 2 * MINUTE, hardTimeoutMs: 15 * MINUTE };
 

@@ -31,6 +31,8 @@ const rowSchema = z.object({
   data: z.string().transform((text) => JSON.parse(text) as Record<string, unknown>),
 });
 
+const openToolSchema = z.object({ toolCallId: z.string(), ts: z.string() });
+
 const COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
   actor, data_json AS data`;
 
@@ -46,6 +48,12 @@ export function eventStatements(db: Database) {
   );
   const page = db.prepare<[string, number, number]>(
     `SELECT ${COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+  );
+  const openTools = db.prepare<{ workUnitId: string; attemptId: string }>(
+    `SELECT json_extract(data_json, '$.toolCallId') AS toolCallId, max(ts) AS ts
+     FROM runtime_events
+     WHERE work_unit_id = @workUnitId AND attempt_id = @attemptId AND type IN ('tool.start', 'tool.end')
+     GROUP BY toolCallId HAVING sum(CASE type WHEN 'tool.start' THEN 1 ELSE -1 END) > 0`,
   );
   const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
     'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
@@ -77,6 +85,9 @@ export function eventStatements(db: Database) {
     /** Events after `afterSeq`, in order, at most `limit`. */
     page: (workUnitId: string, afterSeq: number, limit: number): EventRow[] =>
       page.all(workUnitId, afterSeq, limit).map((row) => rowSchema.parse(row)),
+    /** Tool calls of an attempt that began and did not end, with the time they began. */
+    openToolCalls: (workUnitId: string, attemptId: string): { toolCallId: string; ts: string }[] =>
+      openTools.all({ workUnitId, attemptId }).map((row) => openToolSchema.parse(row)),
     /** First and last sequence number that are kept, null when there are none. */
     bounds: (workUnitId: string): { first: number; last: number } | null => {
       const row = bounds.get(workUnitId);

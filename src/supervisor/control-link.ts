@@ -22,6 +22,8 @@ export interface ControlLink {
   readonly live: LiveState | null;
   /** Asks the wrapper to end its runner; false when it cannot be told right now. */
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean;
+  /** True when the wrapper answers within `ms`. */
+  ping(id: string, ms: number): Promise<boolean>;
   close(): void;
 }
 
@@ -46,6 +48,7 @@ export function openControlLink(
   let delay = RETRY_FIRST_MS;
   let greeted = false;
   let closed = false;
+  const pings = new Map<string, (answered: boolean) => void>();
 
   const receive = (text: string): void => {
     const message = parseMessage(text);
@@ -58,6 +61,8 @@ export function openControlLink(
     } else if (message.type === 'heartbeat' && greeted) {
       live = message.live;
       handlers.onHeartbeat(message);
+    } else if (message.type === 'done') {
+      pings.get(message.id)?.(true);
     } else if (message.type === 'error') {
       handlers.onProblem(message.message);
     }
@@ -96,7 +101,21 @@ export function openControlLink(
       const message: ControlToWrapper = { v: CONTROL_VERSION, type: 'abort', id, reason, graceMs };
       return socket.write(`${JSON.stringify(message)}\n`);
     },
+    ping: (id, ms) =>
+      new Promise((resolve) => {
+        if (!socket || !greeted) return resolve(false);
+        const settle = (answered: boolean): void => {
+          clearTimeout(late);
+          pings.delete(id);
+          resolve(answered);
+        };
+        const late = setTimeout(() => settle(false), ms);
+        pings.set(id, settle);
+        const message: ControlToWrapper = { v: CONTROL_VERSION, type: 'ping', id };
+        socket.write(`${JSON.stringify(message)}\n`);
+      }),
     close: () => {
+      for (const settle of pings.values()) settle(false);
       closed = true;
       if (timer) clearTimeout(timer);
       socket?.destroy();

@@ -108,7 +108,12 @@ export interface Ingest {
 }
 
 /** The reader of one attempt's spool. */
-export function createIngest(context: Context, attemptId: string, spool: string): Ingest {
+export function createIngest(
+  context: Context,
+  attemptId: string,
+  spool: string,
+  onCommitted: (events: readonly EventFields[]) => void = () => undefined,
+): Ingest {
   let truncationReported = false;
   let tail: Promise<void> = Promise.resolve();
 
@@ -127,6 +132,7 @@ export function createIngest(context: Context, attemptId: string, spool: string)
     if (chunk.lines.length === 0) return !atEnd;
     context.fault('spool_read');
     const committed = commitChunk(context, attempt, chunk);
+    if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
     return !committed || !atEnd;
   };
 

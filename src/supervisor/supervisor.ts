@@ -8,9 +8,9 @@ import type { StartWorkUnit } from '../domain/request.ts';
 import type { Actor } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import type { CancelRequest } from './cancel.ts';
-import { cancel } from './cancel.ts';
 import type { Context } from './context.ts';
+import type { EndRequest } from './end.ts';
+import { cancel } from './end.ts';
 import { createScheduler } from './scheduler.ts';
 import type { Submission } from './submit.ts';
 import { submit } from './submit.ts';
@@ -24,7 +24,7 @@ export interface Supervisor {
     input: StartWorkUnit,
     options: { idempotencyKey?: string | undefined; actor: Actor },
   ): Submission;
-  cancel(id: string, request: CancelRequest): WorkUnitRow;
+  cancel(id: string, request: EndRequest): WorkUnitRow;
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;

@@ -7,7 +7,7 @@
  */
 
 import type { LiveState } from '../domain/attempt-files.ts';
-import { uuidv7 } from '../domain/ids.ts';
+import type { SilenceCode } from '../domain/clocks.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -15,14 +15,13 @@ import type { AttemptPaths } from './attempt-directory.ts';
 import { attemptPaths, revokeClaim, sweepRuntime } from './attempt-directory.ts';
 import { conclude } from './conclude.ts';
 import type { Context } from './context.ts';
-import type { ControlLink } from './control-link.ts';
-import { openControlLink } from './control-link.ts';
+import { fail } from './end.ts';
 import { gatherEvidence } from './evidence.ts';
 import type { Ingest } from './ingest.ts';
 import { createIngest } from './ingest.ts';
+import { type Listening, listen } from './listening.ts';
 import { markStale, recordLateStart, recordStart } from './record-start.ts';
 import { createHint } from './signal.ts';
-import { watchSpool } from './spool-watch.ts';
 
 /** Without any hint the unit is read again after this long: hints may get lost. */
 const REREAD_MS = 60_000;
@@ -33,6 +32,8 @@ const RETRY_MAX_MS = 30_000;
 const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
 const EMPTY_WAIT_MS = 10_000;
+const INTERRUPT_GRACE_MS = 5_000;
+const SIGKILL = 9;
 
 const DEAD = new Set(['inactive', 'failed']);
 
@@ -66,11 +67,10 @@ class Watch implements AttemptWatch {
   private readonly hints = createHint();
   private readonly unsubscribe: () => void;
   private readonly options: WatchOptions;
-  private link: ControlLink | null = null;
-  private unwatchSpool: (() => void) | null = null;
-  private attached = false;
+  private listening: Listening | null = null;
   private held = false;
-  private stopSent = false;
+  /** When what was decided about its end was first carried out, monotonic; null before. */
+  private pursuedAt: number | null = null;
   private stopped = false;
 
   constructor(context: Context, attempt: AttemptRow, options: WatchOptions) {
@@ -80,7 +80,9 @@ class Watch implements AttemptWatch {
     this.unit = attempt.unit;
     this.nonce = attempt.nonce;
     this.paths = attemptPaths(context.settings, attempt);
-    this.ingest = createIngest(context, attempt.id, this.paths.spool);
+    this.ingest = createIngest(context, attempt.id, this.paths.spool, (events) =>
+      this.listening?.spoolGrew(events),
+    );
     this.unsubscribe = context.executor.onHint((unit) => {
       // A new bus connection knows nothing of the references the old one held.
       if (unit === null) this.held = false;
@@ -90,7 +92,7 @@ class Watch implements AttemptWatch {
   }
 
   get live(): LiveState | null {
-    return this.link?.live ?? null;
+    return this.listening?.live ?? null;
   }
 
   hint(): void {
@@ -138,68 +140,59 @@ class Watch implements AttemptWatch {
   private async follow(attempt: AttemptRow, facts: UnitFacts): Promise<boolean> {
     if (!this.held) this.held = await this.context.executor.hold(this.unit);
     if (!this.held) return false; // It went away in between; the next look settles it.
-    if (!this.attached) await this.attach(attempt, facts);
-    if (attempt.intent) await this.pursue(attempt);
-    const deadline = this.staleDeadline(attempt);
-    await this.hints.wait(Math.min(REREAD_MS, deadline ?? REREAD_MS));
+    if (!this.listening) await this.attach(attempt, facts);
+    this.listening?.observe(facts, attempt);
+    const next = attempt.intent ? await this.pursue(attempt) : null;
+    await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
   }
 
   /** First sight of a living unit: store who it is, then listen to it. */
   private async attach(attempt: AttemptRow, facts: UnitFacts): Promise<void> {
-    const { context } = this;
+    const { context, paths, ingest } = this;
     recordStart(context, attempt, facts, await context.executor.host(), this.options.reattach);
-    this.attached = true;
-    this.unwatchSpool = watchSpool(
-      this.paths.directory,
-      () => this.catchUp(),
-      (error) => context.log.warn({ err: error, unit: this.unit }, 'cannot watch the spool'),
-    );
-    this.link = openControlLink(this.paths.controlSocket, this.nonce, {
-      onHeartbeat: (message) => {
-        this.heartbeat(message.ts, message.live);
-        this.catchUp();
-      },
-      onProblem: (reason) => context.log.warn({ unit: this.unit, reason }, 'control socket'),
-    });
-    this.catchUp();
+    const onSilence = (code: SilenceCode, silentMs: number): void =>
+      this.endSilence(code, silentMs);
+    this.listening = listen({ context, attempt, paths, ingest, onSilence });
   }
 
-  private catchUp(): void {
-    this.ingest.catchUp().catch((error: unknown) => {
-      this.context.log.error(
-        { err: error, unit: this.unit },
-        'ingest failed; the spool keeps everything',
-      );
-    });
-  }
-
-  private heartbeat(ts: string, live: LiveState): void {
-    const { context, attemptId } = this;
+  private endSilence(code: SilenceCode, silentMs: number): void {
+    const { context, unit, attemptId } = this;
+    context.log.warn({ unit, code, silentMs }, 'silent for too long');
     const attempt = context.store.attempts.get(attemptId);
     if (!attempt) return;
-    context.writer.commit(() => {
-      context.store.attempts.patch(attemptId, { lastHeartbeatAt: ts });
-      context.store.workUnits.touchHeartbeat(attempt.workUnitId, ts);
-      context.store.attempts.heartbeat({
-        id: uuidv7(context.entropy),
-        workUnitId: attempt.workUnitId,
-        attemptId,
-        runtimeInstanceId: context.runtimeInstanceId,
-        ts,
-        source: 'wrapper',
-        detail: JSON.stringify(live),
-      });
-    });
+    fail(context, attempt.workUnitId, code, `silent for ${Math.round(silentMs / 1000)} s`);
+    this.hint();
   }
 
-  /** A stored decision about its end is carried out again: the daemon may have died before it was. */
-  private async pursue(attempt: AttemptRow): Promise<void> {
+  /**
+   * Carries a stored decision about its end out, also when a daemon before this one took
+   * it. @returns milliseconds until the next step is due, null when there is none.
+   */
+  private async pursue(attempt: AttemptRow): Promise<number | null> {
+    const { executor, entropy } = this.context;
+    const first = this.pursuedAt === null;
+    this.pursuedAt ??= entropy.monotonic();
+    if (attempt.intent?.kind === 'interrupt') return this.interrupt(attempt, first);
     // Once per watch: each further StopUnit would only raise hints that lead here again.
-    if (!this.stopSent) await this.context.executor.stop(this.unit);
-    this.stopSent = true;
+    if (first) await executor.stop(this.unit);
     const deadline = this.staleDeadline(attempt);
     if (deadline !== null && deadline <= 0) markStale(this.context, attempt);
+    return deadline;
+  }
+
+  /** The wrapper is told and has five seconds; then every process of the unit is killed. */
+  private async interrupt(attempt: AttemptRow, first: boolean): Promise<number | null> {
+    const { executor, entropy } = this.context;
+    const told = first && (this.listening?.tell('interrupt', INTERRUPT_GRACE_MS) ?? false);
+    // A wrapper that cannot be told over its socket can still be told by systemd.
+    if (first && !told) await executor.stop(this.unit);
+    const left = (this.pursuedAt ?? 0) + INTERRUPT_GRACE_MS - entropy.monotonic();
+    if (left > 0) return left;
+    await executor.kill(this.unit, SIGKILL);
+    const deadline = this.staleDeadline(attempt);
+    if (deadline !== null && deadline <= 0) markStale(this.context, attempt);
+    return deadline ?? REREAD_MS;
   }
 
   /** Milliseconds until a stopped attempt that is still alive becomes stale; null when nobody stopped it or it is. */
@@ -253,10 +246,8 @@ class Watch implements AttemptWatch {
   }
 
   private detach(): void {
-    this.link?.close();
-    this.unwatchSpool?.();
-    this.link = null;
-    this.unwatchSpool = null;
+    this.listening?.stop();
+    this.listening = null;
   }
 }
 

@@ -1,0 +1,140 @@
+/**
+ * Keeps the clocks of one attempt and says when its silence is too long. Knows when
+ * something was heard, not what becomes of it.
+ */
+import { type ClockVerdict, judgeSilence, type SilenceCode } from '../domain/clocks.ts';
+import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
+import type { TimeoutPolicy } from '../domain/work-unit.ts';
+import type { EventFields } from './writer.ts';
+
+const UNSURE_RETRY_MS = 5_000;
+
+export interface ClockOptions {
+  readonly policy: TimeoutPolicy;
+  /** Monotonic clock, milliseconds. */
+  readonly now: () => number;
+  /** Reads the spool to its end and asks the wrapper for a sign of life, before anything is believed. */
+  readonly makeSure: () => Promise<void>;
+  readonly onExpired: (code: SilenceCode, silentMs: number) => void;
+  readonly onProblem: (error: unknown) => void;
+}
+
+export class AttemptClocks {
+  readonly #options: ClockOptions;
+  readonly #openTools = new Map<string, number>();
+  #heardAt: number | null = null;
+  #spoolGrewAt: number;
+  #progressAt: number;
+  #frozen = false;
+  #waiting = false;
+  #timer: NodeJS.Timeout | null = null;
+  #stopped = false;
+
+  constructor(options: ClockOptions) {
+    this.#options = options;
+    this.#spoolGrewAt = options.now();
+    this.#progressAt = options.now();
+  }
+
+  /** A tool call that was already under way when this daemon took the attempt up, for `ageMs` so far. */
+  resumeTool(toolCallId: string, ageMs: number): void {
+    this.#openTools.set(toolCallId, this.#options.now() - Math.max(0, ageMs));
+  }
+
+  start(): void {
+    this.#plan();
+  }
+
+  /** The wrapper said something on the control socket. */
+  heard(): void {
+    this.#heardAt = this.#options.now();
+    this.#plan();
+  }
+
+  /** Lines of the spool were committed. */
+  spoolGrew(events: readonly EventFields[]): void {
+    const now = this.#options.now();
+    this.#spoolGrewAt = now;
+    for (const { type, data } of events) {
+      if (PROGRESS_EVENT_TYPES.has(type)) this.#progressAt = now;
+      const toolCallId = data?.['toolCallId'];
+      if (typeof toolCallId !== 'string') continue;
+      if (type === 'tool.start') this.#openTools.set(toolCallId, now);
+      if (type === 'tool.end') this.#openTools.delete(toolCallId);
+    }
+    this.#plan();
+  }
+
+  /** A frozen unit is not silent by choice; what it owed starts anew when it thaws. */
+  setFrozen(frozen: boolean): void {
+    if (frozen === this.#frozen) return;
+    this.#frozen = frozen;
+    if (!frozen) this.#startOver();
+    this.#plan();
+  }
+
+  /** A person is asked: the clocks stand until the answer. */
+  setWaiting(waiting: boolean): void {
+    if (waiting === this.#waiting) return;
+    this.#waiting = waiting;
+    if (!waiting) this.#startOver();
+    this.#plan();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    if (this.#timer) clearTimeout(this.#timer);
+  }
+
+  #startOver(): void {
+    const now = this.#options.now();
+    if (this.#heardAt !== null) this.#heardAt = now;
+    this.#spoolGrewAt = now;
+    this.#progressAt = now;
+    for (const id of this.#openTools.keys()) this.#openTools.set(id, now);
+  }
+
+  #judge(): ClockVerdict {
+    const { policy, now } = this.#options;
+    return judgeSilence({
+      now: now(),
+      policy,
+      heardAt: this.#heardAt,
+      spoolGrewAt: this.#spoolGrewAt,
+      progressAt: this.#progressAt,
+      toolSince: this.#openTools.size === 0 ? null : Math.min(...this.#openTools.values()),
+      frozen: this.#frozen,
+      waiting: this.#waiting,
+      ingestCurrent: true,
+    });
+  }
+
+  #plan(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    if (this.#stopped) return;
+    const verdict = this.#judge();
+    const ms = verdict.kind === 'wait' ? verdict.ms : 0;
+    this.#timer = setTimeout(() => void this.#due(), Math.max(1, ms));
+  }
+
+  /** Something is due: what was not read or asked yet may still excuse it. */
+  async #due(): Promise<void> {
+    try {
+      if (this.#judge().kind === 'expired') {
+        await this.#options.makeSure();
+        const verdict = this.#judge();
+        if (this.#stopped) return;
+        if (verdict.kind === 'expired') {
+          this.stop();
+          this.#options.onExpired(verdict.code, verdict.silentMs);
+          return;
+        }
+      }
+      this.#plan();
+    } catch (error) {
+      // Nothing could be made sure of, so nothing is concluded; not at once again either.
+      this.#options.onProblem(error);
+      if (!this.#stopped) this.#timer = setTimeout(() => void this.#due(), UNSURE_RETRY_MS);
+    }
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * Listens to a living attempt: its spool, its control socket, its clocks. What it hears
+ * goes into the store or to the clocks; it decides nothing.
+ */
+import type { LiveState } from '../domain/attempt-files.ts';
+import type { SilenceCode } from '../domain/clocks.ts';
+import { uuidv7 } from '../domain/ids.ts';
+import type { UnitFacts } from '../executor/port.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import { AttemptClocks } from './attempt-clocks.ts';
+import type { AttemptPaths } from './attempt-directory.ts';
+import type { Context } from './context.ts';
+import { type ControlLink, openControlLink } from './control-link.ts';
+import type { Ingest } from './ingest.ts';
+import { watchSpool } from './spool-watch.ts';
+import type { EventFields } from './writer.ts';
+
+/** What a ping may take of a wrapper that lives. */
+const PING_MS = 5_000;
+
+export interface Listening {
+  readonly live: LiveState | null;
+  /** Tells the wrapper to end its runner; false when it cannot be told right now. */
+  tell(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number): boolean;
+  /** A fresh read of the unit and of the attempt: frozen, waiting for a person. */
+  observe(facts: UnitFacts, attempt: AttemptRow): void;
+  /** Lines of the spool were committed. */
+  spoolGrew(events: readonly EventFields[]): void;
+  stop(): void;
+}
+
+export interface ListeningOptions {
+  readonly context: Context;
+  readonly attempt: AttemptRow;
+  readonly paths: AttemptPaths;
+  readonly ingest: Ingest;
+  readonly onSilence: (code: SilenceCode, silentMs: number) => void;
+}
+
+function recordHeartbeat(
+  context: Context,
+  { id, workUnitId }: AttemptRow,
+  ts: string,
+  live: LiveState,
+): void {
+  const { store, entropy, runtimeInstanceId } = context;
+  context.writer.commit(() => {
+    store.attempts.patch(id, { lastHeartbeatAt: ts });
+    store.workUnits.touchHeartbeat(workUnitId, ts);
+    const detail = JSON.stringify(live);
+    const row = { id: uuidv7(entropy), workUnitId, attemptId: id, runtimeInstanceId };
+    store.attempts.heartbeat({ ...row, ts, source: 'wrapper', detail });
+  });
+}
+
+/** Tool calls that were under way when this daemon took the attempt up. */
+function resumeTools(context: Context, attempt: AttemptRow, clocks: AttemptClocks): void {
+  for (const { toolCallId, ts } of context.store.events.openToolCalls(
+    attempt.workUnitId,
+    attempt.id,
+  )) {
+    clocks.resumeTool(toolCallId, context.entropy.now() - Date.parse(ts));
+  }
+}
+
+/** Begins to listen. */
+export function listen(options: ListeningOptions): Listening {
+  const { context, attempt, paths, ingest } = options;
+  const { log } = context;
+  const catchUp = (): void => {
+    ingest.catchUp().catch((error: unknown) => {
+      log.error({ err: error, unit: attempt.unit }, 'ingest failed; the spool keeps everything');
+    });
+  };
+  const policy = context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy;
+  const clocks = policy
+    ? new AttemptClocks({
+        policy,
+        now: () => context.entropy.monotonic(),
+        makeSure: async () => {
+          await ingest.catchUp();
+          if (await link.ping(uuidv7(context.entropy), PING_MS)) clocks?.heard();
+        },
+        onExpired: options.onSilence,
+        onProblem: (error) =>
+          log.warn({ err: error, unit: attempt.unit }, 'silence cannot be made sure of'),
+      })
+    : null;
+  const link: ControlLink = openControlLink(paths.controlSocket, attempt.nonce, {
+    onHeartbeat: ({ ts, live }) => {
+      clocks?.heard();
+      recordHeartbeat(context, attempt, ts, live);
+      catchUp();
+    },
+    onProblem: (reason) => log.warn({ unit: attempt.unit, reason }, 'control socket'),
+  });
+  const unwatch = watchSpool(paths.directory, catchUp, (error) =>
+    log.warn({ err: error, unit: attempt.unit }, 'cannot watch the spool'),
+  );
+  if (clocks) resumeTools(context, attempt, clocks);
+  clocks?.start();
+  catchUp();
+  return {
+    get live() {
+      return link.live;
+    },
+    tell: (reason, graceMs) => link.abort(reason, graceMs, uuidv7(context.entropy)),
+    observe: (facts, { status }) => {
+      clocks?.setFrozen(facts.frozen);
+      clocks?.setWaiting(status === 'waiting_for_approval');
+    },
+    spoolGrew: (events) => clocks?.spoolGrew(events),
+    stop: () => {
+      clocks?.stop();
+      link.close();
+      unwatch();
+    },
+  };
+}
