@@ -19,6 +19,7 @@ import type { RuntimeLock } from './store/runtime-lock.ts';
 import { acquireRuntimeLock } from './store/runtime-lock.ts';
 import type { Store } from './store/store.ts';
 import { openStore } from './store/store.ts';
+import { STARVING_MS } from './supervisor/admission.ts';
 import type { Context, Settings } from './supervisor/context.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { createHub } from './supervisor/hub.ts';
@@ -104,6 +105,8 @@ function settingsOf(config: Config): Settings {
     keys: config.keys,
     captureBytes: file.captureBytes,
     umask: config.umask,
+    limits: file.limits,
+    starvingMs: STARVING_MS,
     home: config.home,
   };
 }

@@ -13,6 +13,8 @@ import { workspaceSchema } from './domain/names.ts';
 
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variable name');
 
+const slots = z.int().min(1).max(10_000);
+
 /** config.json. Every key is optional; an unknown key is an error that names it. */
 export const configFileSchema = z.strictObject({
   api: z
@@ -35,6 +37,14 @@ export const configFileSchema = z.strictObject({
   passEnvironment: z.array(variableName).max(256).default([]),
   /** Further variables for runners, by value. No place for secrets. */
   environment: z.record(variableName, z.string()).default({}),
+  /** How many may run at once. A key that is not named has no limit. */
+  limits: z
+    .strictObject({
+      runner: z.record(z.string(), slots).default({ pi: 8, command: 32 }),
+      provider: z.record(z.string(), slots).default({}),
+      media_provider: z.record(z.string(), slots).default({}),
+    })
+    .prefault({}),
   /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
   captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
   /** File mode mask of runners, octal; the daemon's own when absent. */

@@ -1,6 +1,7 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
+import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
 const shortText = z.string().min(1).max(256);
@@ -15,6 +16,22 @@ const startFields = {
   handle: handleSchema.optional(),
   /** Absolute path of the work tree; the daemon's home directory when absent. */
   cwd: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
+  /** Paths besides the work tree, and whatever else must be held alone while it runs. */
+  leases: z.array(leaseRequestSchema).max(64).default([]),
+  /**
+   * The work tree that nobody else may work in meanwhile: true for the working directory
+   * (the default of Pi runs), false for none (the default of commands).
+   */
+  exclusive: z.boolean().optional(),
+  channelId: shortText.optional(),
+  taskId: shortText.optional(),
+  teammateId: shortText.optional(),
+  /** Whose slots it takes; the provider in `model` when absent. */
+  providerPresetId: shortText.optional(),
+  /** What outside it is about, `github:acme/app#42`: one work unit at a time works on it. */
+  externalSubject: shortText.optional(),
+  /** What becomes of older live work on the same subject; the channel's policy when absent. */
+  onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
   priority: z.int().min(-1000).max(1000).default(0),
   timeoutPolicy: timeoutPolicySchema.partial().optional(),
   queueOnConflict: z.boolean().default(true),

@@ -2,9 +2,12 @@
 import { OutliveError } from '../domain/errors.ts';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
+import { type Channels, channelStatements } from './channels.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { openDatabase, storeError } from './open.ts';
+import { type Queue, queueStatements } from './queue.ts';
+import { type Resources, resourceStatements } from './resources.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
 
@@ -21,6 +24,9 @@ export interface Store {
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
   readonly events: Events;
+  readonly resources: Resources;
+  readonly queue: Queue;
+  readonly channels: Channels;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -49,6 +55,9 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     workUnits: workUnitStatements(db, workspace),
     attempts: attemptStatements(db, workspace),
     events: eventStatements(db),
+    resources: resourceStatements(db, workspace),
+    queue: queueStatements(db, workspace),
+    channels: channelStatements(db, workspace),
     write: (work) => {
       try {
         return db.transaction(work).immediate();

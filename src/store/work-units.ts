@@ -88,6 +88,11 @@ export interface NewWorkUnit {
   readonly timeoutPolicyJson: string;
   readonly cwd: string;
   readonly model: string | null;
+  readonly channelId: string | null;
+  readonly taskId: string | null;
+  readonly teammateId: string | null;
+  readonly providerPresetId: string | null;
+  readonly externalSubject: string | null;
   readonly at: string;
 }
 
@@ -144,6 +149,9 @@ function reads(db: Database, workspace: string) {
   const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);
+  const bySubject = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
+    WHERE workspace_id = ? AND external_subject = ?
+      AND status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY created_at, id`);
   const list = db.prepare<Record<string, string | number | null>>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = @workspace
       AND (@beforeId IS NULL OR id < @beforeId)
@@ -161,6 +169,8 @@ function reads(db: Database, workspace: string) {
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
     /** By priority, then age. */
     nextQueued: (): WorkUnitRow | null => one(nextQueued.get(workspace)),
+    /** Live work about an external subject, oldest first. */
+    listBySubject: (subject: string): WorkUnitRow[] => many(bySubject.all(workspace, subject)),
     /** All that is neither queued nor ended, oldest first. */
     listActive: (): WorkUnitRow[] => many(active.all(workspace)),
     list: ({ activeOnly, ...filter }: ListFilter): WorkUnitRow[] =>
@@ -198,10 +208,12 @@ function writes(db: Database) {
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
     (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
      priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
-     model, created_at, updated_at)
+     model, channel_id, task_id, teammate_id, provider_preset_id, external_subject, created_at,
+     updated_at)
     VALUES (@id, @workspaceId, @handle, @kind, @ownerType, @ownerId, @runnerId, @idempotencyKey,
      'queued', @priority, @createdByClientId, @createdByActor, @requestJson, @timeoutPolicyJson,
-     @cwd, @model, @at, @at)`);
+     @cwd, @model, @channelId, @taskId, @teammateId, @providerPresetId, @externalSubject, @at,
+     @at)`);
   const touchEvent = db.prepare<[string, string]>(
     'UPDATE work_units SET last_event_at = ? WHERE id = ?',
   );

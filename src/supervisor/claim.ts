@@ -1,56 +1,118 @@
-/** Takes the next queued work unit: in one transaction it gets an attempt, a unit name and a nonce. */
+/** Takes the next queued work unit that can start: attempt, unit name, nonce, leases and slots in one transaction. */
 import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import type { Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { type Blocker, findBlocker, isTaken, takeResources } from './admission.ts';
 import type { Context } from './context.ts';
+import type { Transaction } from './writer.ts';
 
 export interface Claim {
   readonly workUnit: WorkUnitRow;
   readonly attempt: AttemptRow;
 }
 
-/**
- * Claims by priority, then age. The unit name is durable before anything is started
- * under it (a crash in between finds it again: case T59).
- * @returns null when nothing is queued.
- */
-export function claimNext(context: Context): Claim | null {
-  const { store, writer, entropy, executor, workspace, runtimeInstanceId } = context;
-  const claim = writer.commit((transaction): Claim | null => {
-    const queued = store.workUnits.nextQueued();
-    if (!queued) return null;
-    const id = uuidv7(entropy);
-    const attemptNumber = queued.attemptCount + 1;
-    const { handle, runnerId } = queued;
-    const unit = unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) });
-    store.attempts.insert({
-      id,
-      workUnitId: queued.id,
-      attemptNumber,
-      runtimeInstanceId,
-      runnerId,
-      unit,
-      nonce: newNonce(entropy),
-      executor: executor.kind,
-      at: transaction.at,
-    });
-    const workUnit = transaction.moveWorkUnit(queued, 'claim', {
-      actor: 'scheduler',
-      attemptId: id,
-      data: { attemptNumber, unit },
-      patch: {
-        activeAttemptId: id,
-        attemptCount: attemptNumber,
-        errorCode: null,
-        errorMessage: null,
-      },
-    });
-    transaction.append(workUnit.id, [
-      { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
-    ]);
-    return { workUnit, attempt: transaction.attempt(id) };
+export interface ClaimResult {
+  readonly claim: Claim | null;
+  /** Work units whose lease was not renewed in time: somebody has to look at them. */
+  readonly suspects: readonly string[];
+}
+
+/** Every so many claims the oldest goes first, whatever its priority: nothing waits for ever. */
+const OLDEST_EVERY = 8;
+/** Looked at in one transaction at most; the rest is for the next. */
+const LOOK_AT = 200;
+
+/** Makes the attempt of a queued unit whose needs are free, and moves it to claimed. */
+export function makeAttempt(
+  context: Context,
+  transaction: Transaction,
+  queued: WorkUnitRow,
+): Claim {
+  const { store, entropy, executor, workspace, runtimeInstanceId } = context;
+  const id = uuidv7(entropy);
+  const attemptNumber = queued.attemptCount + 1;
+  const { handle, runnerId } = queued;
+  const unit = unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) });
+  store.attempts.insert({
+    id,
+    workUnitId: queued.id,
+    attemptNumber,
+    runtimeInstanceId,
+    runnerId,
+    unit,
+    nonce: newNonce(entropy),
+    executor: executor.kind,
+    at: transaction.at,
   });
-  if (claim) context.fault('claimed');
-  return claim;
+  const workUnit = transaction.moveWorkUnit(queued, 'claim', {
+    actor: 'scheduler',
+    attemptId: id,
+    data: { attemptNumber, unit },
+    patch: {
+      activeAttemptId: id,
+      attemptCount: attemptNumber,
+      errorCode: null,
+      errorMessage: null,
+    },
+  });
+  const attempt = transaction.attempt(id);
+  transaction.append(workUnit.id, [
+    { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
+  ]);
+  takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
+  store.queue.clear(workUnit.id);
+  while (store.queue.wakeOne(`reserved ${workUnit.id}`));
+  return { workUnit, attempt };
+}
+
+/** What woke `candidate` is passed on to the next in line, unless it is taken (again). */
+function passOn(context: Context, candidate: Waiting): void {
+  const { wokenBy } = candidate;
+  if (wokenBy !== null && !isTaken(context, wokenBy)) context.store.queue.wakeOne(wokenBy);
+}
+
+function setAside(
+  context: Context,
+  transaction: Transaction,
+  candidate: Waiting,
+  blocker: Blocker,
+): void {
+  context.store.queue.block(candidate.id, blocker.waitFor, transaction.at);
+}
+
+/**
+ * Claims by priority, then age; every few claims by age alone. A unit that cannot start
+ * is set aside under the resource it waits for, so the next look passes it by.
+ */
+export function createClaimer(context: Context): () => ClaimResult {
+  let claims = 0;
+  return () => {
+    const suspects: string[] = [];
+    const claim = context.writer.commit((transaction): Claim | null => {
+      const { queue, resources, channels } = context.store;
+      if (channels.admission() !== 'open') return null;
+      const byAge = claims % OLDEST_EVERY === OLDEST_EVERY - 1;
+      for (let looked = 0; looked < LOOK_AT; looked++) {
+        const candidate = byAge ? queue.oldest(transaction.at) : queue.best(transaction.at);
+        if (!candidate) return null;
+        const blocker = findBlocker(context, candidate.id, resources.needsOf(candidate.id));
+        if (!blocker) {
+          const made = makeAttempt(context, transaction, transaction.workUnit(candidate.id));
+          passOn(context, candidate);
+          return made;
+        }
+        if (blocker.expired && blocker.heldBy !== null) suspects.push(blocker.heldBy);
+        setAside(context, transaction, candidate, blocker);
+        passOn(context, candidate);
+      }
+      return null;
+    });
+    if (claim) {
+      claims += 1;
+      context.fault('claimed');
+    }
+    return { claim, suspects };
+  };
 }

@@ -8,6 +8,7 @@ import type { Actor } from '../domain/work-unit.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
 import type { Transaction } from './writer.ts';
@@ -169,6 +170,7 @@ function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Ver
 }
 
 function endAttempt(
+  context: Context,
   transaction: Transaction,
   attempt: AttemptRow,
   verdict: Verdict,
@@ -184,6 +186,7 @@ function endAttempt(
     evidence: gathered.evidence,
   };
   transaction.moveAttempt(attempt, end.attempt, patch);
+  releaseResources(context, transaction, attempt, end.attempt);
   transaction.append(attempt.workUnitId, [
     ...(gathered.disagreement
       ? [
@@ -222,7 +225,7 @@ export function conclude(context: Context, attemptId: string, gathered: Gathered
     const attempt = transaction.attempt(attemptId);
     if (TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return null;
     const decided = classify({ ...gathered.evidence, intent: attempt.intent });
-    endAttempt(transaction, attempt, decided, gathered);
+    endAttempt(context, transaction, attempt, decided, gathered);
     endWorkUnit(transaction, attempt, decided);
     return decided;
   });

@@ -24,6 +24,12 @@ export interface Settings {
   readonly keys: Readonly<Record<string, string>>;
   readonly captureBytes: number;
   readonly umask: number;
+  /** Slots by type and key; a key that is not named has no limit. */
+  readonly limits: Readonly<
+    Record<'provider' | 'runner' | 'media_provider', Readonly<Record<string, number>>>
+  >;
+  /** Set aside for longer than this, a queued unit's leases are kept free for it, milliseconds. */
+  readonly starvingMs: number;
   readonly home: string;
 }
 

@@ -55,6 +55,36 @@ function cancelAtOnce(
   });
 }
 
+/** Nobody keeps anything free for work that ends. */
+function dropReservation(context: Context, workUnitId: string): void {
+  while (context.store.queue.wakeOne(`reserved ${workUnitId}`));
+}
+
+function endWithin(
+  context: Context,
+  transaction: Transaction,
+  id: string,
+  event: WorkUnitEvent,
+  request: EndRequest,
+  intent: Intent,
+): WorkUnitRow {
+  const workUnit = transaction.workUnit(id);
+  const moved = transaction.moveWorkUnit(workUnit, event, {
+    actor: request.actor,
+    attemptId: workUnit.activeAttemptId,
+    data: { reason: request.reason, cause: event },
+  });
+  if (moved.status !== 'cancelling' || workUnit.status === 'cancelling') return moved;
+  const attempt = activeAttempt(transaction, workUnit);
+  if (attempt) intend(context, transaction, attempt, intent);
+  else if (intent.kind === 'cancel' || intent.kind === 'interrupt') {
+    dropReservation(context, id);
+    const code = intent.kind === 'interrupt' ? 'interrupted_by_prompt' : 'cancelled_by_request';
+    return cancelAtOnce(transaction, moved, request, code);
+  }
+  return transaction.workUnit(id);
+}
+
 function endWorkUnit(
   context: Context,
   id: string,
@@ -62,22 +92,20 @@ function endWorkUnit(
   request: EndRequest,
   intent: Intent,
 ): WorkUnitRow {
-  return context.writer.commit((transaction): WorkUnitRow => {
-    const workUnit = transaction.workUnit(id);
-    const moved = transaction.moveWorkUnit(workUnit, event, {
-      actor: request.actor,
-      attemptId: workUnit.activeAttemptId,
-      data: { reason: request.reason, cause: event },
-    });
-    if (moved.status !== 'cancelling' || workUnit.status === 'cancelling') return moved;
-    const attempt = activeAttempt(transaction, workUnit);
-    if (attempt) intend(context, transaction, attempt, intent);
-    else if (intent.kind === 'cancel' || intent.kind === 'interrupt') {
-      const code = intent.kind === 'interrupt' ? 'interrupted_by_prompt' : 'cancelled_by_request';
-      return cancelAtOnce(transaction, moved, request, code);
-    }
-    return transaction.workUnit(id);
-  });
+  return context.writer.commit((transaction) =>
+    endWithin(context, transaction, id, event, request, intent),
+  );
+}
+
+/** {@link cancel} as part of a larger transaction; the caller hints the watch afterwards. */
+export function cancelWithin(
+  context: Context,
+  transaction: Transaction,
+  id: string,
+  request: EndRequest,
+): WorkUnitRow {
+  const intent: Intent = { kind: 'cancel', code: 'cancelled_by_request', ...request };
+  return endWithin(context, transaction, id, 'cancel', request, intent);
 }
 
 /**

@@ -7,6 +7,7 @@ import type { SilenceCode } from '../domain/clocks.ts';
 import { uuidv7 } from '../domain/ids.ts';
 import type { UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import { LEASE_TTL_MS } from './admission.ts';
 import { AttemptClocks } from './attempt-clocks.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import type { Context } from './context.ts';
@@ -44,11 +45,14 @@ function recordHeartbeat(
   live: LiveState,
 ): void {
   const { store, entropy, runtimeInstanceId } = context;
-  context.writer.commit(() => {
+  context.writer.commit((transaction) => {
     store.attempts.patch(id, { lastHeartbeatAt: ts });
     store.workUnits.touchHeartbeat(workUnitId, ts);
     const detail = JSON.stringify(live);
     const row = { id: uuidv7(entropy), workUnitId, attemptId: id, runtimeInstanceId };
+    const expiresAt = new Date(entropy.now() + LEASE_TTL_MS).toISOString();
+    store.resources.renewLeases(id, transaction.at, expiresAt);
+    store.resources.renewSlots(id, transaction.at);
     store.attempts.heartbeat({ ...row, ts, source: 'wrapper', detail });
   });
 }

@@ -4,6 +4,7 @@ import { describeOutcome } from '../domain/outcome-codes.ts';
 import { type Actor, TERMINAL_ATTEMPT_STATUSES, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Transaction } from './writer.ts';
 
@@ -33,6 +34,7 @@ function requireHandle(context: Context, workUnit: WorkUnitRow): void {
 }
 
 function giveUp(
+  context: Context,
   transaction: Transaction,
   workUnit: WorkUnitRow,
   attemptId: string | null,
@@ -40,6 +42,7 @@ function giveUp(
   if (attemptId !== null) {
     const attempt = transaction.attempt(attemptId);
     if (!TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) {
+      releaseResources(context, transaction, attempt, 'lost');
       transaction.moveAttempt(attempt, 'lost', {
         endedAt: transaction.at,
         errorCode: 'no_evidence',
@@ -78,7 +81,7 @@ export async function retry(context: Context, id: string, actor: Actor): Promise
       workUnit.status === 'stale' &&
       workUnit.activeAttemptId === (seen?.activeAttemptId ?? null)
     ) {
-      workUnit = giveUp(transaction, workUnit, workUnit.activeAttemptId);
+      workUnit = giveUp(context, transaction, workUnit, workUnit.activeAttemptId);
     }
     return transaction.moveWorkUnit(workUnit, 'retry', {
       actor,

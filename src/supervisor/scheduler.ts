@@ -1,6 +1,6 @@
 /** Takes queued work and launches it: woken by events, bounded in what it starts at once. */
 import type { AttemptRow } from '../store/attempts.ts';
-import { type Claim, claimNext } from './claim.ts';
+import { type Claim, createClaimer } from './claim.ts';
 import type { Context } from './context.ts';
 import { launch } from './launch.ts';
 import { createHint } from './signal.ts';
@@ -13,6 +13,8 @@ const RETRY_MS = 2_000;
 
 export interface Scheduler {
   start(): void;
+  /** Launches what was claimed elsewhere. */
+  launch(claim: Claim): void;
   /** Something changed that queued work may have waited for. */
   wake(): void;
   readonly launching: number;
@@ -24,7 +26,9 @@ export interface Scheduler {
 export function createScheduler(
   context: Context,
   onLaunched: (attempt: AttemptRow) => void,
+  onSuspect: (workUnitId: string) => void,
 ): Scheduler {
+  const claimNext = createClaimer(context);
   const launches = new Set<Promise<void>>();
   const hint = createHint();
   let closing = false;
@@ -46,17 +50,25 @@ export function createScheduler(
 
   const fill = (): void => {
     while (!closing && launches.size < LAUNCHES_AT_ONCE) {
-      const claim = claimNext(context);
+      const { claim, suspects } = claimNext();
+      for (const suspect of suspects) onSuspect(suspect);
       if (!claim) return;
       launchOne(claim);
     }
+  };
+
+  /** A delayed unit is due at a known time; nobody else says when. */
+  const untilDue = (): number => {
+    const now = context.entropy.now();
+    const due = context.store.queue.nextDue(new Date(now).toISOString());
+    return due === null ? RESCAN_MS : Math.min(RESCAN_MS, Math.max(1, Date.parse(due) - now));
   };
 
   const run = async (): Promise<void> => {
     while (!closing) {
       try {
         fill();
-        await hint.wait(RESCAN_MS);
+        await hint.wait(untilDue());
       } catch (error) {
         context.log.error({ err: error }, 'cannot take queued work; trying again');
         await hint.wait(RETRY_MS);
@@ -68,6 +80,7 @@ export function createScheduler(
     start: () => {
       loop = run();
     },
+    launch: launchOne,
     wake: () => hint.raise(),
     get launching() {
       return launches.size;

@@ -4,17 +4,32 @@ import path from 'node:path';
 import { canonicalJson } from '../domain/canonical-json.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { randomHandle, uuidv7 } from '../domain/ids.ts';
-import type { StartWorkUnit } from '../domain/request.ts';
+import { type StartWorkUnit, startWorkUnitSchema } from '../domain/request.ts';
 import type { Actor, TimeoutPolicy } from '../domain/work-unit.ts';
 import { defaultTimeouts, TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import type { ChannelPolicy, ChannelRow } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { findBlocker } from './admission.ts';
+import { type Claim, makeAttempt } from './claim.ts';
 import type { Context } from './context.ts';
+import { cancelWithin } from './end.ts';
+import { needsOf, providerOf } from './needs.ts';
 import type { Transaction } from './writer.ts';
+
+const DEFAULT_CHANNEL: ChannelPolicy = {
+  status: 'active',
+  maxConcurrentRuns: 1,
+  onNewerSubject: 'queue',
+};
 
 export interface Submission {
   readonly workUnit: WorkUnitRow;
   /** False when the idempotency key had been used for the same request before. */
   readonly created: boolean;
+  /** Made and claimed in one step, because it would not wait; to be launched. */
+  readonly claim: Claim | null;
+  /** Attempts that were told to end because this work supersedes theirs. */
+  readonly superseded: readonly string[];
 }
 
 function timeouts(input: StartWorkUnit): TimeoutPolicy {
@@ -66,6 +81,12 @@ function freeRandomHandle(context: Context): string {
   }
 }
 
+/** The stored request as this build would store it: a newer one may know more fields. */
+function comparable({ request }: WorkUnitRow): string {
+  const parsed = startWorkUnitSchema.safeParse(request);
+  return canonicalJson(parsed.success ? parsed.data : request);
+}
+
 function earlier(
   context: Context,
   input: StartWorkUnit,
@@ -81,7 +102,7 @@ function earlier(
     idempotencyKey: key,
   });
   if (!found) return null;
-  if (canonicalJson(found.request) === request) return found;
+  if (comparable(found) === request) return found;
   throw new OutliveError(
     'idempotency_mismatch',
     `Idempotency key "${key}" was used for another request (work unit "${found.handle}"). Use a new key.`,
@@ -89,11 +110,19 @@ function earlier(
   );
 }
 
+interface Stored {
+  readonly key: string;
+  readonly request: string;
+  readonly cwd: string;
+  readonly policy: TimeoutPolicy;
+  readonly actor: Actor;
+}
+
 function insert(
   context: Context,
   transaction: Transaction,
   input: StartWorkUnit,
-  stored: { key: string; request: string; cwd: string; policy: TimeoutPolicy; actor: Actor },
+  stored: Stored,
 ): WorkUnitRow {
   const id = uuidv7(context.entropy);
   const handle = input.handle ?? freeRandomHandle(context);
@@ -113,8 +142,14 @@ function insert(
     timeoutPolicyJson: JSON.stringify(stored.policy),
     cwd: stored.cwd,
     model: input.runnerId === 'pi' ? (input.model ?? null) : null,
+    channelId: input.channelId ?? null,
+    taskId: input.taskId ?? null,
+    teammateId: input.teammateId ?? null,
+    providerPresetId: providerOf(input),
+    externalSubject: input.externalSubject ?? null,
     at: transaction.at,
   });
+  context.store.resources.insertNeeds(id, needsOf(input, stored.cwd));
   const who = { actor: stored.actor, data: { handle, runnerId: input.runnerId } };
   transaction.append(id, [
     { type: 'work_unit.created', ...who },
@@ -123,34 +158,97 @@ function insert(
   return transaction.workUnit(id);
 }
 
+/** The channel's row, made with defaults at its first use. @throws OutliveError `channel_closed`. */
+function requireOpenChannel(context: Context, transaction: Transaction, id: string): ChannelRow {
+  const { channels } = context.store;
+  if (!channels.get(id)) channels.put(id, DEFAULT_CHANNEL, transaction.at);
+  const channel = channels.get(id);
+  if (!channel) throw new Error(`channel ${id} vanished inside a transaction`);
+  if (channel.status === 'active') return channel;
+  throw new OutliveError(
+    'channel_closed',
+    `Channel "${id}" is ${channel.status}. Resume it first: outlive channels resume ${id}.`,
+    { extra: { channelId: id, status: channel.status } },
+  );
+}
+
+/** Deals with older live work on the same subject. @returns attempts that were told to end. */
+function meetOlderSubject(
+  context: Context,
+  transaction: Transaction,
+  input: StartWorkUnit,
+  channel: ChannelRow | null,
+): string[] {
+  const { externalSubject } = input;
+  if (externalSubject === undefined) return [];
+  const older = context.store.workUnits.listBySubject(externalSubject);
+  const policy = input.onNewerSubject ?? channel?.onNewerSubject ?? 'queue';
+  const [first] = older;
+  if (policy === 'queue' || !first) return []; // The subject's lease keeps them apart.
+  if (policy === 'block') {
+    throw new OutliveError(
+      'subject_busy',
+      `${first.handle} (${first.status}) already works on ${externalSubject}.`,
+      { extra: { workUnitId: first.id, status: first.status } },
+    );
+  }
+  const request = {
+    actor: 'scheduler',
+    reason: `superseded by newer work on ${externalSubject}`,
+  } as const;
+  return older.flatMap(
+    ({ id }) => cancelWithin(context, transaction, id, request).activeAttemptId ?? [],
+  );
+}
+
+/** For work that would not wait: claimed at once, or refused. @throws OutliveError `resource_busy`. */
+function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnitRow): Claim {
+  const { resources, channels } = context.store;
+  const admission = channels.admission();
+  const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
+  const reason = admission === 'open' ? blocker?.reason : `the workspace is ${admission}`;
+  if (reason === undefined) return makeAttempt(context, transaction, workUnit);
+  throw new OutliveError('resource_busy', `It cannot start now: ${reason}.`, {
+    extra: { heldBy: blocker?.heldBy ?? null },
+  });
+}
+
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
- * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, or the store's.
+ * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
+ * `subject_busy`, `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(
   context: Context,
   input: StartWorkUnit,
   options: { idempotencyKey?: string | undefined; actor: Actor },
 ): Submission {
+  const { actor } = options;
   const key = options.idempotencyKey ?? input.idempotencyKey ?? uuidv7(context.entropy);
   const cwd = path.resolve(input.cwd ?? context.settings.home);
   const policy = timeouts(input);
   const request = storedRequest(input, cwd, policy);
+  const again = (workUnit: WorkUnitRow): Submission => ({
+    workUnit,
+    created: false,
+    claim: null,
+    superseded: [],
+  });
   const replay = earlier(context, input, key, request);
-  if (replay) return { workUnit: replay, created: false };
+  if (replay) return again(replay);
   requireDirectory(cwd);
   return context.writer.commit((transaction) => {
     // Again inside the transaction: the check above was outside it.
     const raced = earlier(context, input, key, request);
-    if (raced) return { workUnit: raced, created: false };
+    if (raced) return again(raced);
     if (input.handle) requireFreeHandle(context, input.handle);
-    const workUnit = insert(context, transaction, input, {
-      key,
-      request,
-      cwd,
-      policy,
-      actor: options.actor,
-    });
-    return { workUnit, created: true };
+    const channel =
+      input.channelId === undefined
+        ? null
+        : requireOpenChannel(context, transaction, input.channelId);
+    const superseded = meetOlderSubject(context, transaction, input, channel);
+    const workUnit = insert(context, transaction, input, { key, request, cwd, policy, actor });
+    const claim = input.queueOnConflict ? null : claimNow(context, transaction, workUnit);
+    return { workUnit: claim?.workUnit ?? workUnit, created: true, claim, superseded };
   });
 }

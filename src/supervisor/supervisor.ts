@@ -5,12 +5,15 @@
 import type { LiveState } from '../domain/attempt-files.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
+import type { Admission } from '../domain/resources.ts';
 import type { Actor } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
-import { cancel } from './end.ts';
+import { cancel, interrupt } from './end.ts';
+import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
 import type { Submission } from './submit.ts';
 import { submit } from './submit.ts';
@@ -25,6 +28,13 @@ export interface Supervisor {
     options: { idempotencyKey?: string | undefined; actor: Actor },
   ): Submission;
   cancel(id: string, request: EndRequest): WorkUnitRow;
+  /** Ends a running work unit to go on with another prompt. */
+  interrupt(id: string, request: EndRequest): WorkUnitRow;
+  /** Queues another attempt of failed work; see retry.ts for what it may refuse. */
+  retry(id: string, actor: Actor): Promise<WorkUnitRow>;
+  /** Whether queued work is taken; durable. */
+  setAdmission(admission: Admission): void;
+  putChannel(id: string, policy: ChannelPolicy): void;
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
@@ -50,7 +60,11 @@ export function createSupervisor(context: Context): Supervisor {
       context.log.error({ err: error, unit: attempt.unit }, 'a watch ended by mistake');
     });
   };
-  const scheduler = createScheduler(context, (attempt) => watch(attempt, false));
+  const hintOwner = (workUnitId: string): void => {
+    const attemptId = context.store.workUnits.get(workUnitId)?.activeAttemptId;
+    if (attemptId) watches.get(attemptId)?.hint();
+  };
+  const scheduler = createScheduler(context, (attempt) => watch(attempt, false), hintOwner);
 
   return {
     start: () => scheduler.start(),
@@ -62,13 +76,37 @@ export function createSupervisor(context: Context): Supervisor {
         );
       }
       const submission = submit(context, input, options);
-      if (submission.created) scheduler.wake();
+      for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
+      if (submission.claim) scheduler.launch(submission.claim);
+      else if (submission.created) scheduler.wake();
       return submission;
     },
     cancel: (id, request) => {
       const workUnit = cancel(context, id, request);
-      if (workUnit.activeAttemptId) watches.get(workUnit.activeAttemptId)?.hint();
+      hintOwner(id);
+      scheduler.wake(); // Who was kept waiting for it may go on.
       return workUnit;
+    },
+    interrupt: (id, request) => {
+      const workUnit = interrupt(context, id, request);
+      hintOwner(id);
+      return workUnit;
+    },
+    retry: async (id, actor) => {
+      const workUnit = await retry(context, id, actor);
+      scheduler.wake();
+      return workUnit;
+    },
+    setAdmission: (admission) => {
+      context.writer.commit(({ at }) => context.store.channels.setAdmission(admission, at));
+      scheduler.wake();
+    },
+    putChannel: (id, policy) => {
+      context.writer.commit(({ at }) => {
+        context.store.channels.put(id, policy, at);
+        context.store.queue.wakeAll(); // A higher limit may let several start at once.
+      });
+      scheduler.wake();
     },
     attach: (attempt) => watch(attempt, true),
     live: (attemptId) => watches.get(attemptId)?.live ?? null,

@@ -1,0 +1,88 @@
+/**
+ * Statements about the queue: which queued work unit is looked at next, what the others
+ * wait for, and who is looked at again when that is released. A unit that waits costs
+ * nothing until its resource moves, so the queue may be long.
+ */
+import type { Database } from 'better-sqlite3';
+
+export interface Waiting {
+  readonly id: string;
+  /** The resource whose release let it be looked at again. */
+  readonly wokenBy: string | null;
+}
+
+export type Queue = ReturnType<typeof queueStatements>;
+
+const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
+  AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now)`;
+
+export function queueStatements(db: Database, workspace: string) {
+  const best = db.prepare<Record<string, string>, Waiting>(
+    `SELECT id, woken_by AS wokenBy ${READY} ORDER BY priority DESC, created_at, id LIMIT 1`,
+  );
+  const oldest = db.prepare<Record<string, string>, Waiting>(
+    `SELECT id, woken_by AS wokenBy ${READY} ORDER BY created_at, id LIMIT 1`,
+  );
+  const block = db.prepare<[string, string, string]>(`UPDATE work_units
+    SET blocked_on = ?, blocked_since = coalesce(blocked_since, ?), woken_by = NULL WHERE id = ?`);
+  const wakeOne = db.prepare<Record<string, string>>(`UPDATE work_units
+    SET blocked_on = NULL, woken_by = @resource
+    WHERE id = (SELECT id FROM work_units
+      WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace
+      ORDER BY priority DESC, created_at, id LIMIT 1)`);
+  const wakeAll = db.prepare<[string]>(`UPDATE work_units SET blocked_on = NULL, woken_by = NULL
+    WHERE workspace_id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
+  const clear = db.prepare<[string]>(`UPDATE work_units
+    SET blocked_on = NULL, blocked_since = NULL, woken_by = NULL, not_before = NULL WHERE id = ?`);
+  const delay = db.prepare<[string, string]>('UPDATE work_units SET not_before = ? WHERE id = ?');
+  const nextDue = db.prepare<Record<string, string>, { at: string | null }>(
+    `SELECT min(not_before) AS at FROM work_units
+     WHERE workspace_id = @workspace AND status = 'queued' AND not_before > @now`,
+  );
+  const waiting = db.prepare<
+    [string],
+    { blockedOn: string | null; blockedSince: string | null; notBefore: string | null }
+  >(
+    `SELECT blocked_on AS blockedOn, blocked_since AS blockedSince, not_before AS notBefore
+     FROM work_units WHERE id = ?`,
+  );
+  const starving = db.prepare<Record<string, string>, { id: string }>(
+    `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
+       AND blocked_since IS NOT NULL AND blocked_since < @before
+     ORDER BY blocked_since, id LIMIT 1`,
+  );
+  const counts = db.prepare<[string], { queued: number; blocked: number }>(
+    `SELECT count(*) AS queued, count(blocked_on) AS blocked
+     FROM work_units WHERE workspace_id = ? AND status = 'queued'`,
+  );
+  return {
+    /** The next to look at, by priority, then age; null when none is ready. */
+    best: (now: string): Waiting | null => best.get({ workspace, now }) ?? null,
+    /** The same by age alone: taken now and then, so that nothing waits for ever behind priorities. */
+    oldest: (now: string): Waiting | null => oldest.get({ workspace, now }) ?? null,
+    /** Sets a unit aside until `resource` is released. */
+    block: (id: string, resource: string, at: string): void => {
+      block.run(resource, at, id);
+    },
+    /** Lets the best of those that wait for `resource` be looked at. False when none waits. */
+    wakeOne: (resource: string): boolean => wakeOne.run({ resource, workspace }).changes > 0,
+    /** Lets all be looked at again: a limit or a policy has changed. */
+    wakeAll: (): void => {
+      wakeAll.run(workspace);
+    },
+    /** It was claimed: nothing it waited for counts any more. */
+    clear: (id: string): void => {
+      clear.run(id);
+    },
+    delay: (id: string, until: string): void => {
+      delay.run(until, id);
+    },
+    /** When the earliest delayed unit may start, null when none is delayed. */
+    nextDue: (now: string): string | null => nextDue.get({ workspace, now })?.at ?? null,
+    waitingFor: (id: string) => waiting.get(id) ?? null,
+    /** The unit that has been set aside longest, if that was before `before`. */
+    starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
+    counts: (): { queued: number; blocked: number } =>
+      counts.get(workspace) ?? { queued: 0, blocked: 0 },
+  };
+}

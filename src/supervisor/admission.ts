@@ -1,0 +1,180 @@
+/** What stands in the way of a queued work unit, and the taking and giving back of resources. */
+import { uuidv7 } from '../domain/ids.ts';
+import {
+  type LeaseNeed,
+  leasesConflict,
+  type Need,
+  resourceName,
+  type SlotNeed,
+} from '../domain/resources.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { Context } from './context.ts';
+import type { EventFields, Transaction } from './writer.ts';
+
+/** A lease that nobody renewed for this long is suspect: its owner is looked at before reuse. */
+export const LEASE_TTL_MS = 2 * 60_000;
+/** Set aside for longer than this, a unit's leases are kept free for it: nothing starves. */
+export const STARVING_MS = 5 * 60_000;
+
+/** Why a unit cannot start now. */
+export interface Blocker {
+  /** The resource whose release is to be waited for, by its name in the queue. */
+  readonly waitFor: string;
+  /** A sentence for a person. */
+  readonly reason: string;
+  /** The work unit that holds it, where one does. */
+  readonly heldBy: string | null;
+  /** A held lease that was not renewed in time: its owner has to be looked at. */
+  readonly expired: boolean;
+}
+
+/** Slots there are of a counted resource; null for any number. */
+export function slotLimit(
+  context: Context,
+  { type, key }: Pick<SlotNeed, 'type' | 'key'>,
+): number | null {
+  if (type === 'channel_parallel') {
+    return context.store.channels.get(key)?.maxConcurrentRuns ?? 1;
+  }
+  return context.settings.limits[type][key] ?? null;
+}
+
+function leaseBlocker(context: Context, need: LeaseNeed): Blocker | null {
+  const { store, entropy } = context;
+  const holder = store.resources.leasesNear(need).find((lease) => leasesConflict(lease, need));
+  if (!holder) return null;
+  const expired = Date.parse(holder.expiresAt) <= entropy.now();
+  if (expired) store.resources.suspectLease(holder.id);
+  const what = `${holder.type} ${holder.key}`;
+  const handle = store.workUnits.get(holder.workUnitId)?.handle ?? holder.workUnitId;
+  return {
+    waitFor: resourceName({ form: 'lease', type: holder.type, key: holder.key }),
+    reason: `${what} is held by ${handle}${expired ? ', which has not renewed it in time' : ''}`,
+    heldBy: holder.workUnitId,
+    expired,
+  };
+}
+
+function slotBlocker(context: Context, need: SlotNeed): Blocker | null {
+  const limit = slotLimit(context, need);
+  if (limit === null) return null;
+  const used = context.store.resources.countSlots(need);
+  if (used < limit) return null;
+  return {
+    waitFor: resourceName(need),
+    reason: `all ${limit} slots of ${need.type} ${need.key} are taken`,
+    heldBy: null,
+    expired: false,
+  };
+}
+
+/** Leases of the unit that starves are kept for it: whoever came later waits for it to start. */
+function reservation(context: Context, workUnitId: string, needs: readonly Need[]): Blocker | null {
+  const { store, entropy } = context;
+  const before = new Date(entropy.now() - context.settings.starvingMs).toISOString();
+  const starving = store.queue.starving(before);
+  if (starving === null || starving === workUnitId) return null;
+  const wanted = store.resources.needsOf(starving).filter((need) => need.form === 'lease');
+  const leases = needs.filter((need) => need.form === 'lease');
+  const clash = leases.find((lease) => wanted.some((need) => leasesConflict(need, lease)));
+  if (!clash) return null;
+  const handle = store.workUnits.get(starving)?.handle ?? starving;
+  return {
+    waitFor: `reserved ${starving}`,
+    reason: `${clash.type} ${clash.key} is kept free for ${handle}, which has waited long`,
+    heldBy: starving,
+    expired: false,
+  };
+}
+
+/** The first thing in the way of a unit with these needs; null when it can start. */
+export function findBlocker(
+  context: Context,
+  workUnitId: string,
+  needs: readonly Need[],
+): Blocker | null {
+  for (const need of needs) {
+    const blocker =
+      need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need);
+    if (blocker) return blocker;
+  }
+  return reservation(context, workUnitId, needs);
+}
+
+/** True when nobody could take `resource` now: then those who wait for it need not be looked at. */
+export function isTaken(context: Context, resource: string): boolean {
+  const [form, type, ...rest] = resource.split(' ');
+  const key = rest.join(' ');
+  if (form === 'slot') return slotBlocker(context, { form, type, key } as SlotNeed) !== null;
+  if (form === 'lease') {
+    const near = context.store.resources.leasesNear({ type, key } as LeaseNeed);
+    return near.some((lease) => lease.key === key);
+  }
+  return false;
+}
+
+/** Takes all needs for an attempt. The caller has found no blocker in this transaction. */
+export function takeResources(
+  context: Context,
+  transaction: Transaction,
+  attempt: AttemptRow,
+  needs: readonly Need[],
+): void {
+  const { store, entropy } = context;
+  const { id: attemptId, workUnitId } = attempt;
+  const expiresAt = new Date(entropy.now() + LEASE_TTL_MS).toISOString();
+  const events = needs.map((need): EventFields => {
+    const holder = { id: uuidv7(entropy), workUnitId, attemptId, at: transaction.at };
+    const { type, key } = need;
+    if (need.form === 'lease') store.resources.takeLease(need, holder, expiresAt);
+    else store.resources.takeSlot(need, holder);
+    const event = need.form === 'lease' ? 'lease.acquired' : 'semaphore.acquired';
+    return {
+      type: event,
+      actor: 'scheduler',
+      attemptId,
+      data: { resourceType: type, resourceKey: key },
+    };
+  });
+  transaction.append(workUnitId, events);
+}
+
+/**
+ * Gives everything of an attempt back and wakes who waited for it. Called only in the
+ * transaction that commits the attempt's end: by then its cgroup is empty.
+ */
+export function releaseResources(
+  context: Context,
+  transaction: Transaction,
+  attempt: Pick<AttemptRow, 'id' | 'workUnitId'>,
+  reason: string,
+): void {
+  const { store } = context;
+  const status = reason === 'lost' ? 'stale_released' : 'released';
+  const leases = store.resources.releaseLeases(attempt.id, status, transaction.at, reason);
+  const slots = store.resources.releaseSlots(attempt.id, status, transaction.at, reason);
+  const released = [
+    ...leases.map(({ type, key }) => ({
+      event: 'lease.released' as const,
+      form: 'lease' as const,
+      type,
+      key,
+    })),
+    ...slots.map(({ type, key }) => ({
+      event: 'semaphore.released' as const,
+      form: 'slot' as const,
+      type,
+      key,
+    })),
+  ];
+  transaction.append(
+    attempt.workUnitId,
+    released.map(({ event, type, key }) => ({
+      type: event,
+      actor: 'system',
+      attemptId: attempt.id,
+      data: { resourceType: type, resourceKey: key, reason },
+    })),
+  );
+  for (const { form, type, key } of released) store.queue.wakeOne(`${form} ${type} ${key}`);
+}
