@@ -24,8 +24,8 @@ export interface Blocker {
   readonly reason: string;
   /** The work unit that holds it, where one does. */
   readonly heldBy: string | null;
-  /** A held lease that was not renewed in time: its owner has to be looked at. */
-  readonly expired: boolean;
+  /** Id of a held lease that was not renewed in time: its owner has to be looked at. */
+  readonly expiredLease: string | null;
 }
 
 /** Slots there are of a counted resource; null for any number. */
@@ -44,14 +44,13 @@ function leaseBlocker(context: Context, need: LeaseNeed): Blocker | null {
   const holder = store.resources.leasesNear(need).find((lease) => leasesConflict(lease, need));
   if (!holder) return null;
   const expired = Date.parse(holder.expiresAt) <= entropy.now();
-  if (expired) store.resources.suspectLease(holder.id);
   const what = `${holder.type} ${holder.key}`;
   const handle = store.workUnits.get(holder.workUnitId)?.handle ?? holder.workUnitId;
   return {
     waitFor: resourceName({ form: 'lease', type: holder.type, key: holder.key }),
     reason: `${what} is held by ${handle}${expired ? ', which has not renewed it in time' : ''}`,
     heldBy: holder.workUnitId,
-    expired,
+    expiredLease: expired ? holder.id : null,
   };
 }
 
@@ -64,7 +63,7 @@ function slotBlocker(context: Context, need: SlotNeed): Blocker | null {
     waitFor: resourceName(need),
     reason: `all ${limit} slots of ${need.type} ${need.key} are taken`,
     heldBy: null,
-    expired: false,
+    expiredLease: null,
   };
 }
 
@@ -83,11 +82,11 @@ function reservation(context: Context, workUnitId: string, needs: readonly Need[
     waitFor: `reserved ${starving}`,
     reason: `${clash.type} ${clash.key} is kept free for ${handle}, which has waited long`,
     heldBy: starving,
-    expired: false,
+    expiredLease: null,
   };
 }
 
-/** The first thing in the way of a unit with these needs; null when it can start. */
+/** The first thing in the way of a unit with these needs; null when it can start. Reads only. */
 export function findBlocker(
   context: Context,
   workUnitId: string,

@@ -73,13 +73,18 @@ function passOn(context: Context, candidate: Waiting): void {
   if (wokenBy !== null && !isTaken(context, wokenBy)) context.store.queue.wakeOne(wokenBy);
 }
 
+/** @returns the owner of a lease that was not renewed in time, if that is what is in the way. */
 function setAside(
   context: Context,
   transaction: Transaction,
   candidate: Waiting,
-  blocker: Blocker,
-): void {
-  context.store.queue.block(candidate.id, blocker.waitFor, transaction.at);
+  { waitFor, expiredLease, heldBy }: Blocker,
+): readonly string[] {
+  context.store.queue.block(candidate.id, waitFor, transaction.at);
+  if (expiredLease === null || heldBy === null) return [];
+  // A live owner is never robbed, however late: it is looked at, and renews or ends.
+  context.store.resources.suspectLease(expiredLease);
+  return [heldBy];
 }
 
 /**
@@ -103,8 +108,7 @@ export function createClaimer(context: Context): () => ClaimResult {
           passOn(context, candidate);
           return made;
         }
-        if (blocker.expired && blocker.heldBy !== null) suspects.push(blocker.heldBy);
-        setAside(context, transaction, candidate, blocker);
+        suspects.push(...setAside(context, transaction, candidate, blocker));
         passOn(context, candidate);
       }
       return null;

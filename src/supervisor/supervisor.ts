@@ -13,6 +13,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
+import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
 import type { Submission } from './submit.ts';
@@ -35,6 +36,8 @@ export interface Supervisor {
   /** Whether queued work is taken; durable. */
   setAdmission(admission: Admission): void;
   putChannel(id: string, policy: ChannelPolicy): void;
+  /** Looks afresh at one active work unit or all, and acts on what it finds. */
+  reconcile(ids: readonly string[] | null): Promise<ReconcileReport>;
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
@@ -108,6 +111,8 @@ export function createSupervisor(context: Context): Supervisor {
       });
       scheduler.wake();
     },
+    reconcile: (ids) =>
+      reconcile(context, ids, { watches, attach: (attempt) => watch(attempt, true) }),
     attach: (attempt) => watch(attempt, true),
     live: (attemptId) => watches.get(attemptId)?.live ?? null,
     get watching() {

@@ -43,6 +43,8 @@ export interface AttemptWatch {
   readonly live: LiveState | null;
   /** Something may have changed about the unit. */
   hint(): void;
+  /** Looks at the unit afresh; resolves when that look has been acted upon, or after `ms`. */
+  look(ms: number): Promise<void>;
   /** Resolves when the attempt's end is committed (or watching was stopped). */
   readonly ended: Promise<void>;
   /** Stops watching; the attempt runs on. */
@@ -70,6 +72,7 @@ class Watch implements AttemptWatch {
   private listening: Listening | null = null;
   private held = false;
   /** When what was decided about its end was first carried out, monotonic; null before. */
+  private readonly onLooked = new Set<() => void>();
   private pursuedAt: number | null = null;
   private stopped = false;
 
@@ -97,6 +100,17 @@ class Watch implements AttemptWatch {
 
   hint(): void {
     this.hints.raise();
+  }
+
+  async look(ms: number): Promise<void> {
+    let late: NodeJS.Timeout | undefined;
+    const looked = new Promise<void>((resolve) => {
+      this.onLooked.add(resolve);
+      late = setTimeout(resolve, ms);
+    });
+    this.hint();
+    await Promise.race([looked, this.ended]);
+    clearTimeout(late);
   }
 
   stop(): void {
@@ -143,6 +157,8 @@ class Watch implements AttemptWatch {
     if (!this.listening) await this.attach(attempt, facts);
     this.listening?.observe(facts, attempt);
     const next = attempt.intent ? await this.pursue(attempt) : null;
+    for (const looked of this.onLooked) looked();
+    this.onLooked.clear();
     await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
   }
