@@ -20,8 +20,8 @@ module.exports = {
     only('supervisor', ['domain', 'store', 'executor']),
     only('recovery', ['domain', 'store', 'executor', 'supervisor']),
     only('api', ['domain', 'store', 'supervisor']),
-    only('client', ['domain', 'api/schemas.ts']),
-    only('commands', ['domain', 'client', 'systemd', 'api/schemas.ts', 'config.ts', 'layout.ts', 'version.ts']),
+    only('client', ['domain', 'api/schemas.ts', 'api/schemas-explain.ts', 'api/schemas-runtime.ts']),
+    only('commands', ['domain', 'client', 'systemd', 'api/schemas.ts', 'api/schemas-explain.ts', 'api/schemas-runtime.ts', 'config.ts', 'layout.ts', 'version.ts']),
     {
       name: 'commands-reach-systemd-only-for-the-daemon',
       severity: 'error',

@@ -4,13 +4,13 @@ import { OutliveError } from '../domain/errors.ts';
 import type { ApiContext } from './context.ts';
 import { findWorkUnit } from './lookup.ts';
 import type { EventPage } from './schemas.ts';
-import { eventsQuerySchema, workUnitParamsSchema } from './schemas.ts';
-import { streamEvents } from './sse.ts';
+import { eventPageSchema, eventsQuerySchema, workUnitParamsSchema } from './schemas.ts';
+import { beginStream, streamEvents } from './sse.ts';
 import { eventView } from './views.ts';
 
-/** Last-Event-ID is what a browser sends by itself on a reconnect; it wins over afterSeq. */
-function startSeq(lastEventId: string | string[] | undefined, afterSeq: number): number {
-  if (lastEventId === undefined || lastEventId === '') return afterSeq;
+/** Last-Event-ID is what a browser sends by itself on a reconnect; it wins over the query. */
+export function resumeFrom(lastEventId: string | string[] | undefined, after: number): number {
+  if (lastEventId === undefined || lastEventId === '') return after;
   if (typeof lastEventId === 'string' && /^\d{1,15}$/.test(lastEventId)) return Number(lastEventId);
   throw new OutliveError(
     'invalid_cursor',
@@ -36,24 +36,25 @@ export const eventRoutes: FastifyPluginCallbackZod<{
 }> = (app, { context, stopping }, done) => {
   app.get(
     '/work-units/:id/events',
-    { schema: { params: workUnitParamsSchema, querystring: eventsQuerySchema } },
+    {
+      schema: {
+        summary: 'Events of one work unit: a page, or a stream until its end',
+        description: 'With Accept: text/event-stream each frame has id = seq, event = type.',
+        params: workUnitParamsSchema,
+        querystring: eventsQuerySchema,
+        response: { 200: eventPageSchema },
+      },
+    },
     async (request, reply): Promise<EventPage | undefined> => {
       const { id } = findWorkUnit(context, request.params.id);
       const stream = request.headers.accept?.includes('text/event-stream') ?? false;
-      const afterSeq = startSeq(
+      const afterSeq = resumeFrom(
         stream ? request.headers['last-event-id'] : undefined,
         request.query.afterSeq,
       );
       refuseUnreplayable(context, id, afterSeq);
       if (stream) {
-        reply.hijack();
-        reply.raw.writeHead(200, {
-          'content-type': 'text/event-stream; charset=utf-8',
-          'cache-control': 'no-store',
-          'x-accel-buffering': 'no',
-        });
-        reply.raw.flushHeaders();
-        await streamEvents(context, reply.raw, id, afterSeq, stopping);
+        await streamEvents(context, beginStream(reply), id, afterSeq, stopping);
         return undefined;
       }
       const { limit } = request.query;

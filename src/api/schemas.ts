@@ -125,7 +125,7 @@ export const eventViewSchema = z.object({
 });
 export type EventView = z.infer<typeof eventViewSchema>;
 
-const page = <Item extends z.ZodType>(item: Item) =>
+export const page = <Item extends z.ZodType>(item: Item) =>
   z.object({ items: z.array(item), nextCursor: z.string().nullable() });
 
 export const workUnitPageSchema = page(workUnitViewSchema);

@@ -3,15 +3,21 @@ import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import fastify from 'fastify';
-import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import { OutliveError } from '../domain/errors.ts';
+import { attemptRoutes } from './attempts.ts';
 import { guardTcp } from './auth.ts';
+import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
+import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { sendProblem, useProblems } from './problem.ts';
+import { runRoutes } from './runs.ts';
+import { runtimeRoutes } from './runtime.ts';
 import { BODY_MAX_BYTES } from './schemas.ts';
 import { workUnitRoutes } from './work-units.ts';
+import { workspaceEventRoutes } from './workspace-events.ts';
 
 export interface Listener {
   readonly app: FastifyInstance;
@@ -32,19 +38,27 @@ function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal)
     bodyLimit: BODY_MAX_BYTES,
     // A slow or silent sender must not hold a connection for ever.
     requestTimeout: 30_000,
+    // A channel's id has 256 characters, each up to twelve in a URL.
+    routerOptions: { maxParamLength: 4_096 },
     forceCloseConnections: true,
   });
   app.setValidatorCompiler(validatorCompiler);
-  app.setSerializerCompiler(serializerCompiler);
+  // Answers are checked against their schemas by the compiler and the tests, not once more here.
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   useProblems(app);
   if (!context) {
     const error = refusal ?? new OutliveError('store_unavailable', 'The store is not open.');
     app.addHook('onRequest', (_request, reply) => sendProblem(reply, error));
     return app;
   }
-  app.get('/runtime', () => context.runtime());
-  void app.register(workUnitRoutes, { context });
-  void app.register(eventRoutes, { context, stopping });
+  const routes = collectRoutes(app);
+  for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
+    void app.register(plugin, { context });
+  }
+  for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {
+    void app.register(plugin, { context, stopping });
+  }
+  void app.register(documentRoutes, { routes, version: context.runtime().version });
   return app;
 }
 

@@ -5,6 +5,7 @@
  */
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import type { FastifyReply } from 'fastify';
 import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { EventRow } from '../store/events.ts';
@@ -12,18 +13,35 @@ import { createHint } from '../supervisor/signal.ts';
 import type { ApiContext } from './context.ts';
 import { eventView } from './views.ts';
 
-const PAGE = 500;
+export const PAGE = 500;
 /** A comment line at least this often, so that both ends notice a dead connection. */
-const KEEPALIVE_MS = 15_000;
+export const KEEPALIVE_MS = 15_000;
 /** A client that takes nothing for this long is dropped; it resumes with Last-Event-ID. */
 const STALL_MS = 60_000;
+
+/** Takes the response over and sends the head of a stream; from here on errors are frames. */
+export function beginStream(reply: FastifyReply): ServerResponse {
+  reply.hijack();
+  reply.raw.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-store',
+    'x-accel-buffering': 'no',
+  });
+  reply.raw.flushHeaders();
+  return reply.raw;
+}
+
+/** A frame without an id: it moves no cursor. */
+export function signalFrame(event: string, data: unknown): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+}
 
 function frame(row: EventRow): string {
   return `id: ${row.seq}\nevent: ${row.type}\ndata: ${JSON.stringify(eventView(row))}\n\n`;
 }
 
 /** Writes and, when the socket is full, waits for it. False when the client is gone or stalls. */
-async function push(response: ServerResponse, text: string): Promise<boolean> {
+export async function push(response: ServerResponse, text: string): Promise<boolean> {
   if (response.destroyed) return false;
   if (response.write(text)) return true;
   try {

@@ -3,7 +3,9 @@ import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { EventRow } from '../store/events.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { type Explained, possible } from '../supervisor/explain.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
+import type { Explanation } from './schemas-explain.ts';
 
 export function attemptView(row: AttemptRow): AttemptView {
   return {
@@ -55,5 +57,28 @@ export function eventView(row: EventRow): EventView {
     type: row.type,
     actor: row.actor,
     data: { ...row.data },
+  };
+}
+
+export function explanationView({ workUnit, summary, waiting, attempts }: Explained): Explanation {
+  return {
+    workUnitId: workUnit.id,
+    handle: workUnit.handle,
+    status: workUnit.status,
+    summary,
+    waiting,
+    attempts: attempts.map(({ attempt, rule, evidence }) => ({
+      attemptId: attempt.id,
+      attemptNumber: attempt.attemptNumber,
+      unit: attempt.unit,
+      status: attempt.status,
+      startedAt: attempt.startedAt,
+      endedAt: attempt.endedAt,
+      errorCode: attempt.errorCode,
+      errorMessage: attempt.errorMessage,
+      rule,
+      evidence: [...evidence],
+    })),
+    ...possible(workUnit.status),
   };
 }

@@ -1,15 +1,11 @@
 /** The typed API client that every front of outlive uses; it hides HTTP, SSE and reconnects. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { z } from 'zod';
 import {
   type CancelInput,
   type EventPage,
   type EventView,
   eventPageSchema,
-  IDEMPOTENCY_HEADER,
-  type RuntimeView,
-  runtimeViewSchema,
   type StartWorkUnitInput,
   startWorkUnitSchema,
   type WorkUnitPage,
@@ -17,12 +13,22 @@ import {
   workUnitPageSchema,
   workUnitViewSchema,
 } from '../api/schemas.ts';
+import {
+  type DryRun,
+  dryRunSchema,
+  type Explanation,
+  explanationSchema,
+} from '../api/schemas-explain.ts';
+import { type ReconcileView, reconcileReportSchema } from '../api/schemas-runtime.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import { type Control, createControl, RECONCILE_MS } from './control.ts';
 import { type FollowOptions, followEvents } from './follow.ts';
 import type { FollowTimes } from './link.ts';
-import { parseBody, problemToError } from './problem.ts';
-import { type Call, request, unreachableReason } from './transport.ts';
+import { parseBody } from './problem.ts';
+import { unreachableReason } from './transport.ts';
+import { createWire } from './wire.ts';
+import { type WorkspaceWatch, watchWorkspace } from './workspace.ts';
 
 /** First pause before a lost start is sent again, milliseconds; doubles. */
 const RESEND_PAUSE_MS = 50;
@@ -48,29 +54,27 @@ export interface Started {
 }
 
 /** `id` is a work unit's id or its handle. Every method rejects with OutliveError only. */
-export interface Client {
+export interface Client extends Control {
   /** Always sends an idempotency key, so that a lost answer is asked for again without a second run. */
   startWorkUnit(input: StartWorkUnitInput): Promise<Started>;
   listWorkUnits(filter?: ListFilter): Promise<WorkUnitPage>;
   getWorkUnit(id: string): Promise<WorkUnitView>;
-  cancelWorkUnit(id: string, input?: CancelInput): Promise<WorkUnitView>;
+  /** Why it is where it is. */
+  explain(id: string): Promise<Explanation>;
+  /** What {@link startWorkUnit} would do; stores nothing. */
+  dryRun(input: StartWorkUnitInput): Promise<DryRun>;
+  /** Sent again, with the same key, when the answer is lost: it has one effect. */
+  cancelWorkUnit(id: string, input?: CancelInput, idempotencyKey?: string): Promise<WorkUnitView>;
+  retryWorkUnit(id: string, idempotencyKey?: string): Promise<WorkUnitView>;
+  reconcileWorkUnit(id: string): Promise<ReconcileView>;
   /** One page of events after `afterSeq`. */
   events(id: string, options?: { afterSeq?: number; limit?: number }): Promise<EventPage>;
   /** All stored events after `afterSeq`, page by page. */
   allEvents(id: string, afterSeq?: number): AsyncGenerator<EventView, void>;
   /** Stored events, then new ones until the work unit ends. Reconnects; see follow.ts. */
   followEvents(id: string, options?: FollowOptions): AsyncGenerator<EventView, void>;
-  runtime(): Promise<RuntimeView>;
-}
-
-type Query = Readonly<Record<string, string | number | boolean | undefined>>;
-
-function withQuery(path: string, query: Query): string {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined) search.set(name, String(value));
-  }
-  return search.size === 0 ? path : `${path}?${search.toString()}`;
+  /** A snapshot, then every event of the workspace; over restarts of the daemon. See workspace.ts. */
+  watchWorkspace(watch: WorkspaceWatch): Promise<void>;
 }
 
 const unitPath = (id: string): string => `/work-units/${encodeURIComponent(id)}`;
@@ -81,54 +85,73 @@ export function createClient({
   timeoutMs = 5_000,
   follow = {},
 }: ClientOptions): Client {
-  const call = async (
-    parts: Omit<Call, 'timeoutMs'>,
-  ): Promise<{ status: number; text: string }> => {
-    const answer = await request(socketPath, { timeoutMs, ...parts });
-    if (answer.status >= 200 && answer.status < 300) return answer;
-    throw problemToError(answer.status, answer.text);
-  };
-  const get = async <Schema extends z.ZodType>(
-    schema: Schema,
-    path: string,
-    query: Query = {},
-  ): Promise<z.output<Schema>> =>
-    parseBody(schema, (await call({ method: 'GET', path: withQuery(path, query) })).text);
-  const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
-    call({
-      method: 'POST',
-      path,
-      headers: { 'content-type': 'application/json', ...headers },
-      body: JSON.stringify(body),
-    });
-
-  const getWorkUnit = (id: string) => get(workUnitViewSchema, unitPath(id));
+  const wire = createWire(socketPath, timeoutMs);
+  const control = createControl(wire);
+  const getWorkUnit = (id: string) => wire.get(workUnitViewSchema, unitPath(id));
+  const listWorkUnits: Client['listWorkUnits'] = (filter = {}) =>
+    wire.get(workUnitPageSchema, '/work-units', { ...filter });
   const events: Client['events'] = (id, query = {}) =>
-    get(eventPageSchema, `${unitPath(id)}/events`, query);
+    wire.get(eventPageSchema, `${unitPath(id)}/events`, query);
+  const activeWorkUnits = () => allActive(listWorkUnits);
+  const source = { socketPath, timeoutMs, times: follow };
 
   return {
+    ...control,
     async startWorkUnit(input) {
       const idempotencyKey = input.idempotencyKey ?? randomUUID();
       const body = checkStart({ ...input, idempotencyKey });
-      const send = () => post('/work-units', body, { [IDEMPOTENCY_HEADER]: idempotencyKey });
+      const send = () => wire.send({ method: 'POST', path: '/work-units', body, idempotencyKey });
       const answer = await sendAgainWhenLost(send, timeoutMs);
       return {
         workUnit: parseBody(workUnitViewSchema, answer.text),
         created: answer.status === 201,
       };
     },
-    listWorkUnits: (filter = {}) => get(workUnitPageSchema, '/work-units', { ...filter }),
+    dryRun: (input) =>
+      wire.sendFor(dryRunSchema, {
+        method: 'POST',
+        path: '/work-units?dryRun=true',
+        body: checkStart(input),
+      }),
+    listWorkUnits,
     getWorkUnit,
-    async cancelWorkUnit(id, input = {}) {
-      const answer = await post(`${unitPath(id)}/cancel`, input);
-      return parseBody(workUnitViewSchema, answer.text);
+    explain: (id) => wire.get(explanationSchema, `${unitPath(id)}/explain`),
+    cancelWorkUnit: (id, input = {}, idempotencyKey = randomUUID()) => {
+      const path = `${unitPath(id)}/cancel`;
+      const parts = { method: 'POST', path, body: input, idempotencyKey } as const;
+      return sendAgainWhenLost(() => wire.sendFor(workUnitViewSchema, parts), timeoutMs);
     },
+    retryWorkUnit: (id, idempotencyKey = randomUUID()) => {
+      const path = `${unitPath(id)}/retry`;
+      const parts = { method: 'POST', path, body: {}, idempotencyKey } as const;
+      return sendAgainWhenLost(() => wire.sendFor(workUnitViewSchema, parts), timeoutMs);
+    },
+    reconcileWorkUnit: (id) =>
+      wire.sendFor(reconcileReportSchema, {
+        method: 'POST',
+        path: `${unitPath(id)}/reconcile`,
+        body: {},
+        timeoutMs: RECONCILE_MS,
+      }),
     events,
     allEvents: (id, afterSeq = 0) => pageThrough(events, id, afterSeq),
     followEvents: (id, options = {}) =>
-      followEvents({ socketPath, timeoutMs, getWorkUnit, events, times: follow }, id, options),
-    runtime: () => get(runtimeViewSchema, '/runtime'),
+      followEvents({ ...source, getWorkUnit, events }, id, options),
+    watchWorkspace: (watch) =>
+      watchWorkspace({ ...source, activeWorkUnits, supervisor: control.supervisor }, watch),
   };
+}
+
+/** All that has not ended, page by page. */
+async function allActive(list: Client['listWorkUnits']): Promise<WorkUnitView[]> {
+  const items: WorkUnitView[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const filter: ListFilter = { active: true, limit: 1_000, ...(cursor ? { cursor } : {}) };
+    const page = await list(filter);
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  }
+  return items;
 }
 
 function checkStart(input: StartWorkUnitInput): unknown {

@@ -103,7 +103,7 @@ async function* readOnce(
 }
 
 /** The body's chunks; rejects when none came for `quietMs()`. A slow reader does not count as silence. */
-async function* chunks(
+export async function* chunks(
   response: IncomingMessage,
   socketPath: string,
   quietMs: () => number,

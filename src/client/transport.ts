@@ -6,7 +6,7 @@ import { OutliveError } from '../domain/errors.ts';
 const SOCKET_PATH_MAX = 107;
 
 export interface Call {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PUT';
   /** With the query, already encoded. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;

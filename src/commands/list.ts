@@ -1,11 +1,20 @@
 /** Every command, in the order of the help. The program is built from this list. */
 import { Command } from 'commander';
+import { registerActive, registerStuck } from './active.ts';
+import { registerDrain, registerPause, registerResume } from './admission.ts';
+import { registerAttempts } from './attempts.ts';
 import { registerCancel } from './cancel.ts';
+import { registerChannels } from './channels.ts';
+import { registerCompletion } from './completion.ts';
 import { example, type Frame } from './context.ts';
 import { registerDaemon } from './daemon.ts';
 import { registerEvents } from './events.ts';
+import { registerExplain } from './explain.ts';
 import { registerLogs } from './logs.ts';
 import { registerPs } from './ps.ts';
+import { registerReconcile } from './reconcile.ts';
+import { registerLeases, registerSlots } from './resources.ts';
+import { registerRetry } from './retry.ts';
 import { registerRun } from './run.ts';
 import { registerShow } from './show.ts';
 
@@ -15,8 +24,21 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerShow,
   registerEvents,
   registerLogs,
+  registerAttempts,
+  registerExplain,
   registerCancel,
+  registerRetry,
+  registerReconcile,
+  registerActive,
+  registerStuck,
+  registerLeases,
+  registerSlots,
+  registerChannels,
+  registerPause,
+  registerDrain,
+  registerResume,
   registerDaemon,
+  registerCompletion,
 ];
 
 /** The whole command line. It throws CommanderError instead of ending the process. */

@@ -2,6 +2,7 @@
 import path from 'node:path';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
 import { OutliveError } from '../domain/errors.ts';
+import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
 import { parseDuration } from './duration.ts';
 import { readPrompt } from './prompt.ts';
 
@@ -14,6 +15,14 @@ export interface RunOptions {
   readonly idempotencyKey?: string;
   readonly promptFile?: string;
   readonly priority?: string;
+  readonly channel?: string;
+  readonly subject?: string;
+  readonly onNewer?: SubjectPolicy;
+  /** False with --no-queue. */
+  readonly queue?: boolean;
+  readonly exclusive?: boolean;
+  readonly lease?: readonly string[];
+  readonly dryRun?: boolean;
   readonly detach?: boolean;
   readonly cancelOnInterrupt?: boolean;
   readonly json?: boolean;
@@ -67,7 +76,34 @@ function commonFields(options: RunOptions, caller: Caller) {
     ...(hardTimeout === undefined
       ? {}
       : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),
+    ...resourceFields(options, caller),
   };
+}
+
+/** What it must hold, and what it does when it cannot have it. */
+function resourceFields(options: RunOptions, caller: Caller) {
+  const { channel, subject, onNewer, queue, exclusive, lease = [] } = options;
+  return {
+    ...(channel === undefined ? {} : { channelId: channel }),
+    ...(subject === undefined ? {} : { externalSubject: subject }),
+    ...(onNewer === undefined ? {} : { onNewerSubject: onNewer }),
+    ...(queue === false ? { queueOnConflict: false } : {}),
+    ...(exclusive === undefined ? {} : { exclusive }),
+    ...(lease.length === 0 ? {} : { leases: lease.map((text) => parseLease(text, caller)) }),
+  };
+}
+
+/** `TYPE:KEY`; a relative path is meant from here, as in every other command. */
+function parseLease(text: string, caller: Caller): LeaseRequest {
+  const colon = text.indexOf(':');
+  const type = LEASE_TYPES.find((known) => known === text.slice(0, colon));
+  const key = text.slice(colon + 1);
+  if (type === undefined || key === '') {
+    throw usage(
+      `--lease "${text}" is not TYPE:KEY, as bound_path:/srv/data. Types: ${LEASE_TYPES.join(', ')}.`,
+    );
+  }
+  return { type, key: type === 'bound_path' ? workTree(key, caller) : key };
 }
 
 function workTree(asked: string | undefined, caller: Caller): string {
@@ -103,6 +139,9 @@ const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
   timeoutPolicy: '--hard-timeout',
   idempotencyKey: '--idempotency-key',
   priority: '--priority',
+  channelId: '--channel',
+  externalSubject: '--subject',
+  leases: '--lease',
   argv: 'the command',
   prompt: 'the prompt',
 };

@@ -3,8 +3,10 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Started } from '../client/client.ts';
 import { EXIT } from '../domain/errors.ts';
+import { SUBJECT_POLICIES } from '../domain/resources.ts';
 import { RUNNERS } from '../domain/work-unit.ts';
 import { type Context, example, type Frame, workspaceFlag } from './context.ts';
+import { dryRun } from './dry-run.ts';
 import { Interrupts } from './interrupt.ts';
 import { attend } from './run-attended.ts';
 import { buildRequest, type RunOptions } from './run-input.ts';
@@ -29,6 +31,7 @@ async function run(
     cwd: () => process.cwd(),
     readStdin,
   });
+  if (options.dryRun) return dryRun(context, request, options.json === true);
   if (options.detach) return detach(context, await client.startWorkUnit(request), options);
   // From here on Ctrl-C has a meaning of its own: the work may exist before we hear of it.
   const interrupts = new Interrupts();
@@ -60,6 +63,8 @@ async function detach(
   return EXIT.ok;
 }
 
+const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];
+
 /** Adds `run` to the program. */
 export function registerRun(program: Command, frame: Frame): void {
   program
@@ -75,9 +80,21 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--idempotency-key <key>', 'a second run with the same key is the first one')
     .option('--prompt-file <file>', 'read the prompt from a file, "-" is stdin')
     .option('--priority <number>', 'higher is claimed earlier (default: 0)')
+    .option('--channel <id>', 'the lane it runs in, by whose policy')
+    .option('--subject <name>', 'what outside it is about; one at a time works on it')
+    .addOption(
+      new Option('--on-newer <policy>', 'what this does to older work on the subject').choices(
+        SUBJECT_POLICIES,
+      ),
+    )
+    .option('--no-queue', 'refuse at once (exit 5) instead of waiting for its turn')
+    .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
+    .option('--no-exclusive', 'others may (default of command)')
+    .option('--lease <type:key>', 'hold this too, alone; may be repeated', collect)
+    .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')
-    .option('--json', 'events as NDJSON; with --detach the work unit as JSON')
+    .option('--json', 'events as NDJSON; with --detach or --dry-run one JSON object')
     .addHelpText(
       'after',
       `

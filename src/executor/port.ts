@@ -87,6 +87,13 @@ export interface Executor {
    * `state_dir_unwritable`. After that every outcome is a result.
    */
   start(request: StartRequest): Promise<StartResult>;
+  /**
+   * What {@link start} would ask for, readable; starts nothing and asks nobody.
+   * @throws OutliveError `path_unsupported`.
+   */
+  describeStart(
+    request: StartRequest,
+  ): readonly { readonly name: string; readonly value: string }[];
   /** Null when no unit of that name is loaded. Rejects with `bus_unavailable` when nobody can tell. */
   read(unit: string): Promise<UnitFacts | null>;
   /** All loaded units of the workspace, ours by nonce or not. */

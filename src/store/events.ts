@@ -58,6 +58,19 @@ export function eventStatements(db: Database) {
   const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
     'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
   );
+  const range = db.prepare<[number, number, number]>(
+    `SELECT ${COLUMNS} FROM runtime_events WHERE position > ? AND position <= ?
+     ORDER BY position LIMIT ?`,
+  );
+  const rangeCount = db.prepare<[number, number, number], { n: number }>(
+    `SELECT count(*) AS n FROM (SELECT 1 FROM runtime_events
+     WHERE position > ? AND position <= ? LIMIT ?)`,
+  );
+  // The counter, not the newest row: what was dropped by retention was there once.
+  const window = db.prepare<[], { first: number | null; last: number }>(
+    `SELECT (SELECT min(position) FROM runtime_events) AS first, coalesce(
+       (SELECT seq FROM sqlite_sequence WHERE name = 'runtime_events'), 0) AS last`,
+  );
 
   return {
     /**
@@ -88,6 +101,20 @@ export function eventStatements(db: Database) {
     /** Tool calls of an attempt that began and did not end, with the time they began. */
     openToolCalls: (workUnitId: string, attemptId: string): { toolCallId: string; ts: string }[] =>
       openTools.all({ workUnitId, attemptId }).map((row) => openToolSchema.parse(row)),
+    /** Events of the whole workspace in (after, upTo], in order, at most `limit`. */
+    range: (after: number, upTo: number, limit: number): EventRow[] =>
+      range.all(after, upTo, limit).map((row) => rowSchema.parse(row)),
+    /** How many there are in (after, upTo]; does not count beyond `limit`. */
+    rangeCount: (after: number, upTo: number, limit: number): number =>
+      rangeCount.get(after, upTo, limit)?.n ?? 0,
+    /**
+     * Positions of the whole workspace: `last` is the newest that was given out, `floor`
+     * the oldest cursor whose followers are all kept.
+     */
+    window: (): { floor: number; last: number } => {
+      const { first, last } = window.get() ?? { first: null, last: 0 };
+      return { floor: first === null ? last : first - 1, last };
+    },
     /** First and last sequence number that are kept, null when there are none. */
     bounds: (workUnitId: string): { first: number; last: number } | null => {
       const row = bounds.get(workUnitId);

@@ -11,6 +11,12 @@ export interface Waiting {
   readonly wokenBy: string | null;
 }
 
+/**
+ * How the names of channels begin as resources. Work that waits for its own lane does not
+ * starve, however long: nothing is kept free for a channel that is paused.
+ */
+export const LANE = 'slot channel_parallel ';
+
 export type Queue = ReturnType<typeof queueStatements>;
 
 const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
@@ -25,11 +31,18 @@ export function queueStatements(db: Database, workspace: string) {
   );
   const block = db.prepare<[string, string, string]>(`UPDATE work_units
     SET blocked_on = ?, blocked_since = coalesce(blocked_since, ?), woken_by = NULL WHERE id = ?`);
-  const wakeOne = db.prepare<Record<string, string>>(`UPDATE work_units
+  // The oldest too: else better work that keeps coming would be woken in its place for ever.
+  const wakeNext = db.prepare<Record<string, string>>(`UPDATE work_units
     SET blocked_on = NULL, woken_by = @resource
     WHERE id = (SELECT id FROM work_units
       WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace
-      ORDER BY priority DESC, created_at, id LIMIT 1)`);
+      ORDER BY priority DESC, created_at, id LIMIT 1)
+    OR id = (SELECT id FROM work_units
+      WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace
+      ORDER BY created_at, id LIMIT 1)`);
+  const wakeEvery = db.prepare<Record<string, string>>(`UPDATE work_units
+    SET blocked_on = NULL, woken_by = NULL
+    WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace`);
   const wakeAll = db.prepare<[string]>(`UPDATE work_units SET blocked_on = NULL, woken_by = NULL
     WHERE workspace_id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
   const clear = db.prepare<[string]>(`UPDATE work_units
@@ -41,14 +54,21 @@ export function queueStatements(db: Database, workspace: string) {
   );
   const waiting = db.prepare<
     [string],
-    { blockedOn: string | null; blockedSince: string | null; notBefore: string | null }
+    {
+      blockedOn: string | null;
+      blockedSince: string | null;
+      notBefore: string | null;
+      wokenBy: string | null;
+    }
   >(
-    `SELECT blocked_on AS blockedOn, blocked_since AS blockedSince, not_before AS notBefore
+    `SELECT blocked_on AS blockedOn, blocked_since AS blockedSince, not_before AS notBefore,
+       woken_by AS wokenBy
      FROM work_units WHERE id = ?`,
   );
   const starving = db.prepare<Record<string, string>, { id: string }>(
     `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
        AND blocked_since IS NOT NULL AND blocked_since < @before
+       AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
      ORDER BY blocked_since, id LIMIT 1`,
   );
   const counts = db.prepare<[string], { queued: number; blocked: number }>(
@@ -64,8 +84,14 @@ export function queueStatements(db: Database, workspace: string) {
     block: (id: string, resource: string, at: string): void => {
       block.run(resource, at, id);
     },
-    /** Lets the best of those that wait for `resource` be looked at. False when none waits. */
-    wakeOne: (resource: string): boolean => wakeOne.run({ resource, workspace }).changes > 0,
+    /** Lets the best and the oldest of those that wait for `resource` be looked at. */
+    wakeNext: (resource: string): void => {
+      wakeNext.run({ resource, workspace });
+    },
+    /** Lets all that wait for `resource` be looked at: it is no resource to be shared out any more. */
+    wakeEvery: (resource: string): void => {
+      wakeEvery.run({ resource, workspace });
+    },
     /** Lets all be looked at again: a limit or a policy has changed. */
     wakeAll: (): void => {
       wakeAll.run(workspace);
@@ -80,7 +106,7 @@ export function queueStatements(db: Database, workspace: string) {
     /** When the earliest delayed unit may start, null when none is delayed. */
     nextDue: (now: string): string | null => nextDue.get({ workspace, now })?.at ?? null,
     waitingFor: (id: string) => waiting.get(id) ?? null,
-    /** The unit that has been set aside longest, if that was before `before`. */
+    /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
     starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
     counts: (): { queued: number; blocked: number } =>
       counts.get(workspace) ?? { queued: 0, blocked: 0 },

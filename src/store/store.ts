@@ -3,6 +3,7 @@ import { OutliveError } from '../domain/errors.ts';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type Channels, channelStatements } from './channels.ts';
+import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { openDatabase, storeError } from './open.ts';
@@ -27,6 +28,7 @@ export interface Store {
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
+  readonly diagnostics: Diagnostics;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -58,6 +60,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     resources: resourceStatements(db, workspace),
     queue: queueStatements(db, workspace),
     channels: channelStatements(db, workspace),
+    diagnostics: diagnosticStatements(db, workspace),
     write: (work) => {
       try {
         return db.transaction(work).immediate();

@@ -54,6 +54,19 @@ function leaseBlocker(context: Context, need: LeaseNeed): Blocker | null {
   };
 }
 
+/** Queued work of a channel that is not active waits for its policy to change. */
+function channelBlocker(context: Context, need: Need): Blocker | null {
+  if (need.type !== 'channel_parallel') return null;
+  const status = context.store.channels.get(need.key)?.status ?? 'active';
+  if (status === 'active') return null;
+  return {
+    waitFor: resourceName(need),
+    reason: `channel ${need.key} is ${status}`,
+    heldBy: null,
+    expiredLease: null,
+  };
+}
+
 function slotBlocker(context: Context, need: SlotNeed): Blocker | null {
   const limit = slotLimit(context, need);
   if (limit === null) return null;
@@ -70,11 +83,12 @@ function slotBlocker(context: Context, need: SlotNeed): Blocker | null {
 /** Leases of the unit that starves are kept for it: whoever came later waits for it to start. */
 function reservation(context: Context, workUnitId: string, needs: readonly Need[]): Blocker | null {
   const { store, entropy } = context;
+  const leases = needs.filter((need) => need.form === 'lease');
+  if (leases.length === 0) return null;
   const before = new Date(entropy.now() - context.settings.starvingMs).toISOString();
   const starving = store.queue.starving(before);
   if (starving === null || starving === workUnitId) return null;
   const wanted = store.resources.needsOf(starving).filter((need) => need.form === 'lease');
-  const leases = needs.filter((need) => need.form === 'lease');
   const clash = leases.find((lease) => wanted.some((need) => leasesConflict(need, lease)));
   if (!clash) return null;
   const handle = store.workUnits.get(starving)?.handle ?? starving;
@@ -93,6 +107,10 @@ export function findBlocker(
   needs: readonly Need[],
 ): Blocker | null {
   for (const need of needs) {
+    const blocker = channelBlocker(context, need);
+    if (blocker) return blocker;
+  }
+  for (const need of needs) {
     const blocker =
       need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need);
     if (blocker) return blocker;
@@ -101,15 +119,28 @@ export function findBlocker(
 }
 
 /** True when nobody could take `resource` now: then those who wait for it need not be looked at. */
-export function isTaken(context: Context, resource: string): boolean {
+function isTaken(context: Context, resource: string): boolean {
   const [form, type, ...rest] = resource.split(' ');
   const key = rest.join(' ');
-  if (form === 'slot') return slotBlocker(context, { form, type, key } as SlotNeed) !== null;
+  if (form === 'slot') {
+    const need = { form, type, key } as SlotNeed;
+    return (channelBlocker(context, need) ?? slotBlocker(context, need)) !== null;
+  }
   if (form === 'lease') {
     const near = context.store.resources.leasesNear({ type, key } as LeaseNeed);
     return near.some((lease) => lease.key === key);
   }
   return false;
+}
+
+/** What woke a unit goes on to the next in line, unless that unit took it or somebody else has. */
+export function passOn(context: Context, wokenBy: string | null): void {
+  if (wokenBy !== null && !isTaken(context, wokenBy)) context.store.queue.wakeNext(wokenBy);
+}
+
+/** The unit that leases were kept free for has them, or wants them no more. */
+export function dropReservation(context: Context, workUnitId: string): void {
+  context.store.queue.wakeEvery(`reserved ${workUnitId}`);
 }
 
 /** Takes all needs for an attempt. The caller has found no blocker in this transaction. */
@@ -175,5 +206,5 @@ export function releaseResources(
       data: { resourceType: type, resourceKey: key, reason },
     })),
   );
-  for (const { form, type, key } of released) store.queue.wakeOne(`${form} ${type} ${key}`);
+  for (const { form, type, key } of released) store.queue.wakeNext(`${form} ${type} ${key}`);
 }

@@ -29,6 +29,7 @@ export class AttemptClocks {
   #waiting = false;
   #timer: NodeJS.Timeout | null = null;
   #stopped = false;
+  #makingSure = false;
 
   constructor(options: ClockOptions) {
     this.#options = options;
@@ -110,31 +111,43 @@ export class AttemptClocks {
   }
 
   #plan(): void {
+    const verdict = this.#judge();
+    this.#planIn(verdict.kind === 'wait' ? verdict.ms : 0);
+  }
+
+  #planIn(ms: number): void {
     if (this.#timer) clearTimeout(this.#timer);
     if (this.#stopped) return;
-    const verdict = this.#judge();
-    const ms = verdict.kind === 'wait' ? verdict.ms : 0;
     this.#timer = setTimeout(() => void this.#due(), Math.max(1, ms));
   }
 
   /** Something is due: what was not read or asked yet may still excuse it. */
   async #due(): Promise<void> {
+    if (this.#stopped || this.#makingSure) return;
     try {
-      if (this.#judge().kind === 'expired') {
-        await this.#options.makeSure();
-        const verdict = this.#judge();
-        if (this.#stopped) return;
-        if (verdict.kind === 'expired') {
-          this.stop();
-          this.#options.onExpired(verdict.code, verdict.silentMs);
-          return;
-        }
+      if (this.#judge().kind === 'expired') await this.#makeSure();
+      if (this.#stopped) return;
+      const verdict = this.#judge();
+      if (verdict.kind === 'expired') {
+        // Stopped only afterwards: what cannot be told now has to be told later.
+        this.#options.onExpired(verdict.code, verdict.silentMs);
+        this.stop();
+      } else {
+        this.#plan();
       }
-      this.#plan();
     } catch (error) {
       // Nothing could be made sure of, so nothing is concluded; not at once again either.
       this.#options.onProblem(error);
-      if (!this.#stopped) this.#timer = setTimeout(() => void this.#due(), UNSURE_RETRY_MS);
+      this.#planIn(UNSURE_RETRY_MS);
+    }
+  }
+
+  async #makeSure(): Promise<void> {
+    this.#makingSure = true;
+    try {
+      await this.#options.makeSure();
+    } finally {
+      this.#makingSure = false;
     }
   }
 }

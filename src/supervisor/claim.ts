@@ -2,9 +2,9 @@
 import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { Waiting } from '../store/queue.ts';
+import { LANE, type Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { type Blocker, findBlocker, isTaken, takeResources } from './admission.ts';
+import { type Blocker, dropReservation, findBlocker, passOn, takeResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Transaction } from './writer.ts';
 
@@ -17,6 +17,8 @@ export interface ClaimResult {
   readonly claim: Claim | null;
   /** Work units whose lease was not renewed in time: somebody has to look at them. */
   readonly suspects: readonly string[];
+  /** True when this look ended before the queue did: there may be more that can start. */
+  readonly more: boolean;
 }
 
 /** Every so many claims the oldest goes first, whatever its priority: nothing waits for ever. */
@@ -63,14 +65,8 @@ export function makeAttempt(
   ]);
   takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
   store.queue.clear(workUnit.id);
-  while (store.queue.wakeOne(`reserved ${workUnit.id}`));
+  dropReservation(context, workUnit.id);
   return { workUnit, attempt };
-}
-
-/** What woke `candidate` is passed on to the next in line, unless it is taken (again). */
-function passOn(context: Context, candidate: Waiting): void {
-  const { wokenBy } = candidate;
-  if (wokenBy !== null && !isTaken(context, wokenBy)) context.store.queue.wakeOne(wokenBy);
 }
 
 /** @returns the owner of a lease that was not renewed in time, if that is what is in the way. */
@@ -81,6 +77,7 @@ function setAside(
   { waitFor, expiredLease, heldBy }: Blocker,
 ): readonly string[] {
   context.store.queue.block(candidate.id, waitFor, transaction.at);
+  if (waitFor.startsWith(LANE)) dropReservation(context, candidate.id);
   if (expiredLease === null || heldBy === null) return [];
   // A live owner is never robbed, however late: it is looked at, and renews or ends.
   context.store.resources.suspectLease(expiredLease);
@@ -95,6 +92,7 @@ export function createClaimer(context: Context): () => ClaimResult {
   let claims = 0;
   return () => {
     const suspects: string[] = [];
+    let more = false;
     const claim = context.writer.commit((transaction): Claim | null => {
       const { queue, resources, channels } = context.store;
       if (channels.admission() !== 'open') return null;
@@ -105,18 +103,19 @@ export function createClaimer(context: Context): () => ClaimResult {
         const blocker = findBlocker(context, candidate.id, resources.needsOf(candidate.id));
         if (!blocker) {
           const made = makeAttempt(context, transaction, transaction.workUnit(candidate.id));
-          passOn(context, candidate);
+          passOn(context, candidate.wokenBy);
           return made;
         }
         suspects.push(...setAside(context, transaction, candidate, blocker));
-        passOn(context, candidate);
+        passOn(context, candidate.wokenBy);
       }
+      more = true;
       return null;
     });
     if (claim) {
       claims += 1;
       context.fault('claimed');
     }
-    return { claim, suspects };
+    return { claim, suspects, more: more || claim !== null };
   };
 }

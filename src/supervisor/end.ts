@@ -9,6 +9,7 @@ import type { WorkUnitEvent } from '../domain/states.ts';
 import { type Actor, TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { dropReservation, passOn } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Transaction } from './writer.ts';
 
@@ -23,7 +24,10 @@ export type FailCode = Extract<
   'idle_timeout' | 'heartbeat_timeout' | 'tool_timeout' | 'budget_exceeded'
 >;
 
-/** Stores the decision; one that was stored before stays: it was first. */
+/**
+ * Stores the decision; one that was stored before stays: it was first. Only a suspension
+ * gives way: work that somebody ends must not be resumed.
+ */
 function intend(
   context: Context,
   transaction: Transaction,
@@ -31,7 +35,11 @@ function intend(
   intent: Intent,
 ): void {
   transaction.moveAttempt(attempt, 'cancel', { abortRequestedAt: transaction.at });
-  if (!attempt.intent) context.store.attempts.patch(attempt.id, { intent });
+  // One that outlived its first order is being ended already; this is an order of its own.
+  context.store.attempts.patch(attempt.id, {
+    abortRequestedAt: transaction.at,
+    ...(attempt.intent && attempt.intent.kind !== 'suspend' ? {} : { intent }),
+  });
 }
 
 function activeAttempt(transaction: Transaction, workUnit: WorkUnitRow): AttemptRow | null {
@@ -55,9 +63,10 @@ function cancelAtOnce(
   });
 }
 
-/** Nobody keeps anything free for work that ends. */
-function dropReservation(context: Context, workUnitId: string): void {
-  while (context.store.queue.wakeOne(`reserved ${workUnitId}`));
+/** It wants nothing any more: what was kept free for it or had just woken it goes to the next. */
+function leaveQueue(context: Context, workUnitId: string): void {
+  dropReservation(context, workUnitId);
+  passOn(context, context.store.queue.waitingFor(workUnitId)?.wokenBy ?? null);
 }
 
 function endWithin(
@@ -78,7 +87,7 @@ function endWithin(
   const attempt = activeAttempt(transaction, workUnit);
   if (attempt) intend(context, transaction, attempt, intent);
   else if (intent.kind === 'cancel' || intent.kind === 'interrupt') {
-    dropReservation(context, id);
+    leaveQueue(context, id);
     const code = intent.kind === 'interrupt' ? 'interrupted_by_prompt' : 'cancelled_by_request';
     return cancelAtOnce(transaction, moved, request, code);
   }

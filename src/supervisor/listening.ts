@@ -77,13 +77,19 @@ export function listen(options: ListeningOptions): Listening {
     });
   };
   const policy = context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy;
-  const clocks = policy
+  const clocks: AttemptClocks | null = policy
     ? new AttemptClocks({
         policy,
         now: () => context.entropy.monotonic(),
         makeSure: async () => {
           await ingest.catchUp();
-          if (await link.ping(uuidv7(context.entropy), PING_MS)) clocks?.heard();
+          if (await link.ping(uuidv7(context.entropy), PING_MS)) {
+            clocks?.heard();
+            return;
+          }
+          // Nobody tells of a freeze, and the frozen cannot answer: only a fresh read knows.
+          const facts = await context.executor.read(attempt.unit);
+          if (facts?.nonce === attempt.nonce) clocks?.setFrozen(facts.frozen);
         },
         onExpired: options.onSilence,
         onProblem: (error) =>

@@ -50,10 +50,10 @@ export function createScheduler(
 
   const fill = (): void => {
     while (!closing && launches.size < LAUNCHES_AT_ONCE) {
-      const { claim, suspects } = claimNext();
+      const { claim, suspects, more } = claimNext();
       for (const suspect of suspects) onSuspect(suspect);
-      if (!claim) return;
-      launchOne(claim);
+      if (claim) launchOne(claim);
+      else if (!more) return;
     }
   };
 
@@ -78,6 +78,8 @@ export function createScheduler(
 
   return {
     start: () => {
+      // Limits may be others than when these were set aside.
+      context.writer.commit(() => context.store.queue.wakeAll());
       loop = run();
     },
     launch: launchOne,

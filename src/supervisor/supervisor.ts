@@ -5,14 +5,16 @@
 import type { LiveState } from '../domain/attempt-files.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
-import type { Admission } from '../domain/resources.ts';
+import type { Admission, SlotType } from '../domain/resources.ts';
 import type { Actor } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { slotLimit } from './admission.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
+import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
@@ -28,11 +30,24 @@ export interface Supervisor {
     input: StartWorkUnit,
     options: { idempotencyKey?: string | undefined; actor: Actor },
   ): Submission;
-  cancel(id: string, request: EndRequest): WorkUnitRow;
+  /** What {@link submit} would do; stores nothing. */
+  preview(
+    input: StartWorkUnit,
+    options: { idempotencyKey?: string | undefined; actor: Actor },
+  ): Preview;
+  /** With a key that was used for this very command before it changes nothing. */
+  cancel(id: string, request: EndRequest, key?: string): WorkUnitRow;
   /** Ends a running work unit to go on with another prompt. */
   interrupt(id: string, request: EndRequest): WorkUnitRow;
   /** Queues another attempt of failed work; see retry.ts for what it may refuse. */
-  retry(id: string, actor: Actor): Promise<WorkUnitRow>;
+  retry(id: string, actor: Actor, key?: string): Promise<WorkUnitRow>;
+  /** Why it is where it is. @throws OutliveError `not_found`. */
+  explain(id: string): Explained;
+  /** Every counted resource that has a limit, used or not. */
+  slotLimits(): readonly SlotLimit[];
+  slotLimit(type: SlotType, key: string): number | null;
+  /** The wall clock all stored times are made by, milliseconds since the epoch. */
+  now(): number;
   /** Whether queued work is taken; durable. */
   setAdmission(admission: Admission): void;
   putChannel(id: string, policy: ChannelPolicy): void;
@@ -44,6 +59,130 @@ export interface Supervisor {
   readonly watching: number;
   /** Takes no more work; what runs goes on running without us. */
   close(): Promise<void>;
+}
+
+export interface SlotLimit {
+  readonly type: SlotType;
+  readonly key: string;
+  readonly limit: number;
+}
+
+/** Carries nothing: the command behind an idempotency key was carried out before. */
+class Repeated extends Error {}
+
+/**
+ * A context whose one commit also records the key, in the same transaction.
+ * @throws Repeated, OutliveError `idempotency_mismatch`.
+ */
+function keyed(
+  context: Context,
+  key: string | undefined,
+  command: string,
+  workUnitId: string,
+): Context {
+  if (key === undefined) return context;
+  const { diagnostics } = context.store;
+  // Asked at once as well: a look at a stale unit may refuse what was long done.
+  refuseRepeated(context, key, command, workUnitId);
+  return {
+    ...context,
+    writer: {
+      commit: (work) =>
+        context.writer.commit((transaction) => {
+          refuseRepeated(context, key, command, workUnitId);
+          const result = work(transaction);
+          diagnostics.recordCommand(key, { command, workUnitId }, transaction.at);
+          return result;
+        }),
+    },
+  };
+}
+
+/** @throws Repeated for the same command, OutliveError `idempotency_mismatch` for another. */
+function refuseRepeated(context: Context, key: string, command: string, workUnitId: string): void {
+  const prior = context.store.diagnostics.command(key);
+  if (!prior) return;
+  if (prior.command === command && prior.workUnitId === workUnitId) throw new Repeated();
+  throw new OutliveError(
+    'idempotency_mismatch',
+    `Idempotency key "${key}" was used to ${prior.command} work unit ${prior.workUnitId}. Use a new key.`,
+    { extra: { command: prior.command, workUnitId: prior.workUnitId } },
+  );
+}
+
+/** @throws OutliveError `not_found`. */
+function current(context: Context, id: string): WorkUnitRow {
+  const row = context.store.workUnits.get(id);
+  if (row) return row;
+  throw new OutliveError('not_found', `There is no work unit "${id}".`);
+}
+
+/** What `act` returns; the work unit as it is when that was carried out before. */
+function unlessRepeated(context: Context, id: string, act: () => WorkUnitRow): WorkUnitRow {
+  try {
+    return act();
+  } catch (error) {
+    if (error instanceof Repeated) return current(context, id);
+    throw error;
+  }
+}
+
+function limits(context: Context): readonly SlotLimit[] {
+  const configured = Object.entries(context.settings.limits).flatMap(([type, keys]) =>
+    Object.entries(keys).map(([key, limit]) => ({ type: type as SlotType, key, limit })),
+  );
+  const channels = context.store.channels.list().map(({ id, maxConcurrentRuns }) => ({
+    type: 'channel_parallel' as const,
+    key: id,
+    limit: maxConcurrentRuns,
+  }));
+  return [...configured, ...channels];
+}
+
+/** What changes nothing. */
+function questions(
+  context: Context,
+): Pick<Supervisor, 'preview' | 'explain' | 'slotLimits' | 'slotLimit' | 'now'> {
+  return {
+    preview: (input, options) => preview(context, input, options),
+    explain: (id) => explain(context, current(context, id)),
+    slotLimits: () => limits(context),
+    slotLimit: (type, key) => slotLimit(context, { type, key }),
+    now: () => context.entropy.now(),
+  };
+}
+
+/** What ends work or starts it over; `hintOwner` tells the watch of a work unit's attempt. */
+function endings(
+  context: Context,
+  hintOwner: (workUnitId: string) => void,
+  wake: () => void,
+): Pick<Supervisor, 'cancel' | 'interrupt' | 'retry'> {
+  return {
+    cancel: (id, request, key) => {
+      const workUnit = unlessRepeated(context, id, () =>
+        cancel(keyed(context, key, 'cancel', id), id, request),
+      );
+      hintOwner(id);
+      wake(); // Who was kept waiting for it may go on.
+      return workUnit;
+    },
+    interrupt: (id, request) => {
+      const workUnit = interrupt(context, id, request);
+      hintOwner(id);
+      return workUnit;
+    },
+    retry: async (id, actor, key) => {
+      const queue = async () => retry(keyed(context, key, 'retry', id), id, actor);
+      const workUnit = await queue().catch((error: unknown) =>
+        unlessRepeated(context, id, () => {
+          throw error;
+        }),
+      );
+      wake();
+      return workUnit;
+    },
+  };
 }
 
 export function createSupervisor(context: Context): Supervisor {
@@ -84,22 +223,8 @@ export function createSupervisor(context: Context): Supervisor {
       else if (submission.created) scheduler.wake();
       return submission;
     },
-    cancel: (id, request) => {
-      const workUnit = cancel(context, id, request);
-      hintOwner(id);
-      scheduler.wake(); // Who was kept waiting for it may go on.
-      return workUnit;
-    },
-    interrupt: (id, request) => {
-      const workUnit = interrupt(context, id, request);
-      hintOwner(id);
-      return workUnit;
-    },
-    retry: async (id, actor) => {
-      const workUnit = await retry(context, id, actor);
-      scheduler.wake();
-      return workUnit;
-    },
+    ...questions(context),
+    ...endings(context, hintOwner, () => scheduler.wake()),
     setAdmission: (admission) => {
       context.writer.commit(({ at }) => context.store.channels.setAdmission(admission, at));
       scheduler.wake();

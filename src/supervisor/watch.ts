@@ -71,9 +71,11 @@ class Watch implements AttemptWatch {
   private readonly options: WatchOptions;
   private listening: Listening | null = null;
   private held = false;
-  /** When what was decided about its end was first carried out, monotonic; null before. */
   private readonly onLooked = new Set<() => void>();
-  private pursuedAt: number | null = null;
+  /** The order to end it that was carried out last, by its time; null before the first. */
+  private pursued: string | null = null;
+  /** When that was, monotonic. */
+  private pursuedAt = 0;
   private stopped = false;
 
   constructor(context: Context, attempt: AttemptRow, options: WatchOptions) {
@@ -187,10 +189,12 @@ class Watch implements AttemptWatch {
    */
   private async pursue(attempt: AttemptRow): Promise<number | null> {
     const { executor, entropy } = this.context;
-    const first = this.pursuedAt === null;
-    this.pursuedAt ??= entropy.monotonic();
+    const order = attempt.abortRequestedAt ?? attempt.createdAt;
+    const first = this.pursued !== order;
+    if (first) this.pursuedAt = entropy.monotonic();
+    this.pursued = order;
     if (attempt.intent?.kind === 'interrupt') return this.interrupt(attempt, first);
-    // Once per watch: each further StopUnit would only raise hints that lead here again.
+    // Once per order: each further StopUnit would only raise hints that lead here again.
     if (first) await executor.stop(this.unit);
     const deadline = this.staleDeadline(attempt);
     if (deadline !== null && deadline <= 0) markStale(this.context, attempt);
@@ -203,7 +207,7 @@ class Watch implements AttemptWatch {
     const told = first && (this.listening?.tell('interrupt', INTERRUPT_GRACE_MS) ?? false);
     // A wrapper that cannot be told over its socket can still be told by systemd.
     if (first && !told) await executor.stop(this.unit);
-    const left = (this.pursuedAt ?? 0) + INTERRUPT_GRACE_MS - entropy.monotonic();
+    const left = this.pursuedAt + INTERRUPT_GRACE_MS - entropy.monotonic();
     if (left > 0) return left;
     await executor.kill(this.unit, SIGKILL);
     const deadline = this.staleDeadline(attempt);

@@ -130,6 +130,13 @@ class SystemdExecutor implements Executor {
     return await this.#afterStart(request, reason);
   }
 
+  describeStart(request: StartRequest): readonly { name: string; value: string }[] {
+    return unitProperties(this.#workspace, request).map(({ name, value }) => ({
+      name,
+      value: plainText(value),
+    }));
+  }
+
   async read(unit: string): Promise<UnitFacts | null> {
     try {
       return unitFacts(unit, await this.#manager.snapshot(unit), this.#dropIn);
@@ -229,6 +236,14 @@ class SystemdExecutor implements Executor {
       }
     }
   }
+}
+
+/** A property's value in words: text as it is, everything else as JSON. */
+function plainText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return JSON.stringify(value, (_key, inner: unknown) =>
+    typeof inner === 'bigint' ? Number(inner) : inner,
+  );
 }
 
 /** The systemd executor; nothing is connected before {@link Executor.connect}. */

@@ -14,6 +14,12 @@ CREATE INDEX idx_work_unit_blocked ON work_units(blocked_on, priority DESC, crea
   WHERE status = 'queued';
 CREATE INDEX idx_work_unit_queue ON work_units(workspace_id, blocked_on, priority DESC, created_at)
   WHERE status = 'queued';
+CREATE INDEX idx_work_unit_waiting_age ON work_units(workspace_id, blocked_on, created_at)
+  WHERE status = 'queued';
+CREATE INDEX idx_work_unit_starving ON work_units(workspace_id, blocked_since)
+  WHERE status = 'queued' AND blocked_since IS NOT NULL;
+CREATE INDEX idx_work_unit_delayed ON work_units(workspace_id, not_before)
+  WHERE status = 'queued' AND not_before IS NOT NULL;
 CREATE INDEX idx_work_unit_subject ON work_units(workspace_id, external_subject)
   WHERE external_subject IS NOT NULL;
 

@@ -1,0 +1,90 @@
+/** The client's methods about the workspace as a whole: diagnostics, resources, channels, admission. */
+import {
+  type AttemptView,
+  attemptViewSchema,
+  type RuntimeView,
+  runtimeViewSchema,
+} from '../api/schemas.ts';
+import {
+  type ActivePage,
+  type AdmissionView,
+  activePageSchema,
+  admissionViewSchema,
+  type ChannelPage,
+  type ChannelPolicyInput,
+  type ChannelView,
+  channelPageSchema,
+  channelViewSchema,
+  type LeasePage,
+  leasePageSchema,
+  type ReconcileView,
+  reconcileReportSchema,
+  type SemaphorePage,
+  type StuckPage,
+  type SupervisorView,
+  semaphorePageSchema,
+  stuckPageSchema,
+  supervisorViewSchema,
+  type WorkspaceEventPage,
+  workspaceEventPageSchema,
+} from '../api/schemas-runtime.ts';
+import type { Wire } from './wire.ts';
+
+/** A look at every unit asks systemd; the daemon itself gives up after 10 s. */
+export const RECONCILE_MS = 15_000;
+
+export interface Control {
+  runtime(): Promise<RuntimeView>;
+  /** Counts, admission, queue, blockers, the last recovery and the newest position. */
+  supervisor(): Promise<SupervisorView>;
+  active(): Promise<ActivePage>;
+  stuck(): Promise<StuckPage>;
+  leases(): Promise<LeasePage>;
+  semaphores(): Promise<SemaphorePage>;
+  reconcileAll(): Promise<ReconcileView>;
+  /** Durable, also over restarts of the daemon. */
+  pause(): Promise<AdmissionView>;
+  drain(): Promise<AdmissionView>;
+  resume(): Promise<AdmissionView>;
+  listChannels(): Promise<ChannelPage>;
+  getChannel(id: string): Promise<ChannelView>;
+  /** Makes or changes a channel; what is left out stays as it is. */
+  putChannel(id: string, policy: ChannelPolicyInput): Promise<ChannelView>;
+  getAttempt(id: string): Promise<AttemptView>;
+  /** One page of the workspace's events after a position. */
+  workspaceEvents(options?: {
+    afterPosition?: number;
+    limit?: number;
+  }): Promise<WorkspaceEventPage>;
+}
+
+const channelPath = (id: string): string => `/channels/${encodeURIComponent(id)}`;
+
+export function createControl(wire: Wire): Control {
+  const admit = (verb: string): Promise<AdmissionView> =>
+    wire.sendFor(admissionViewSchema, { method: 'POST', path: `/runtime/${verb}`, body: {} });
+  return {
+    runtime: () => wire.get(runtimeViewSchema, '/runtime'),
+    supervisor: () => wire.get(supervisorViewSchema, '/runtime/supervisor'),
+    active: () => wire.get(activePageSchema, '/runtime/active'),
+    stuck: () => wire.get(stuckPageSchema, '/runtime/stuck'),
+    leases: () => wire.get(leasePageSchema, '/runtime/leases'),
+    semaphores: () => wire.get(semaphorePageSchema, '/runtime/semaphores'),
+    reconcileAll: () =>
+      wire.sendFor(reconcileReportSchema, {
+        method: 'POST',
+        path: '/runtime/reconcile',
+        body: {},
+        timeoutMs: RECONCILE_MS,
+      }),
+    pause: () => admit('pause'),
+    drain: () => admit('drain'),
+    resume: () => admit('resume'),
+    listChannels: () => wire.get(channelPageSchema, '/channels'),
+    getChannel: (id) => wire.get(channelViewSchema, channelPath(id)),
+    putChannel: (id, policy) =>
+      wire.sendFor(channelViewSchema, { method: 'PUT', path: channelPath(id), body: policy }),
+    getAttempt: (id) => wire.get(attemptViewSchema, `/attempts/${encodeURIComponent(id)}`),
+    workspaceEvents: (options = {}) => wire.get(workspaceEventPageSchema, '/events', options),
+  };
+}
