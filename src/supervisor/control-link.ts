@@ -34,72 +34,96 @@ function parseMessage(text: string): ControlFromWrapper | null {
   }
 }
 
+/** See {@link openControlLink}. */
+class SocketLink implements ControlLink {
+  readonly #path: string;
+  readonly #nonce: string;
+  readonly #handlers: ControlHandlers;
+  #socket: Socket | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #delay = RETRY_FIRST_MS;
+  #greeted = false;
+  #closed = false;
+  live: LiveState | null = null;
+
+  constructor(socketPath: string, nonce: string, handlers: ControlHandlers) {
+    this.#path = socketPath;
+    this.#nonce = nonce;
+    this.#handlers = handlers;
+    this.#connect();
+  }
+
+  abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean {
+    return this.#send({ v: CONTROL_VERSION, type: 'abort', id, reason, graceMs });
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#socket?.destroy();
+  }
+
+  #send(message: ControlToWrapper): boolean {
+    if (!this.#socket || !this.#greeted) return false;
+    this.#socket.write(`${JSON.stringify(message)}\n`);
+    return true;
+  }
+
+  #connect(): void {
+    this.#timer = null;
+    this.#greeted = false;
+    let pending = '';
+    const socket = createConnection(this.#path);
+    this.#socket = socket;
+    socket.setEncoding('utf8');
+    socket.on('data', (text: string) => {
+      pending += text;
+      const lines = pending.split('\n');
+      pending = lines.pop() ?? '';
+      if (pending.length > LINE_MAX) socket.destroy(new Error('a line without end'));
+      for (const line of lines) this.#receive(line);
+    });
+    socket.on('error', () => undefined); // 'close' follows and tries again.
+    socket.on('close', () => this.#reconnect());
+  }
+
+  #reconnect(): void {
+    this.#socket = null;
+    if (this.#closed) return;
+    this.#timer = setTimeout(() => this.#connect(), this.#delay);
+    this.#delay = Math.min(this.#delay * 2, RETRY_MAX_MS);
+  }
+
+  /** A handler that fails (a full disk under the store) must cost a heartbeat, not the daemon. */
+  #receive(text: string): void {
+    try {
+      const message = parseMessage(text);
+      if (message) this.#take(message);
+      else this.#handlers.onProblem('a line that is not the control protocol');
+    } catch (error) {
+      this.#handlers.onProblem(`a heartbeat could not be kept: ${(error as Error).message}`);
+    }
+  }
+
+  #take(message: ControlFromWrapper): void {
+    if (message.type === 'hello') {
+      this.#greeted = message.nonce === this.#nonce;
+      if (!this.#greeted) this.#socket?.destroy(new Error('greeted with another nonce'));
+      this.#delay = RETRY_FIRST_MS;
+    } else if (message.type === 'heartbeat' && this.#greeted) {
+      this.live = message.live;
+      this.#handlers.onHeartbeat(message);
+    } else if (message.type === 'error') {
+      this.#handlers.onProblem(message.message);
+    }
+  }
+}
+
 /** Opens the link of the attempt with this nonce; a socket that greets with another is not listened to. */
 export function openControlLink(
   socketPath: string,
   nonce: string,
   handlers: ControlHandlers,
 ): ControlLink {
-  let socket: Socket | null = null;
-  let timer: NodeJS.Timeout | null = null;
-  let live: LiveState | null = null;
-  let delay = RETRY_FIRST_MS;
-  let greeted = false;
-  let closed = false;
-
-  const receive = (text: string): void => {
-    const message = parseMessage(text);
-    if (!message) {
-      handlers.onProblem('a line that is not the control protocol');
-    } else if (message.type === 'hello') {
-      greeted = message.nonce === nonce;
-      if (!greeted) socket?.destroy(new Error('greeted with another nonce'));
-      delay = RETRY_FIRST_MS;
-    } else if (message.type === 'heartbeat' && greeted) {
-      live = message.live;
-      handlers.onHeartbeat(message);
-    } else if (message.type === 'error') {
-      handlers.onProblem(message.message);
-    }
-  };
-
-  const connect = (): void => {
-    timer = null;
-    greeted = false;
-    let pending = '';
-    const opened = createConnection(socketPath);
-    socket = opened;
-    opened.setEncoding('utf8');
-    opened.on('data', (text: string) => {
-      pending += text;
-      const lines = pending.split('\n');
-      pending = lines.pop() ?? '';
-      if (pending.length > LINE_MAX) opened.destroy(new Error('a line without end'));
-      for (const line of lines) receive(line);
-    });
-    opened.on('error', () => undefined); // 'close' follows and tries again.
-    opened.on('close', () => {
-      socket = null;
-      if (closed) return;
-      timer = setTimeout(connect, delay);
-      delay = Math.min(delay * 2, RETRY_MAX_MS);
-    });
-  };
-  connect();
-
-  return {
-    get live() {
-      return live;
-    },
-    abort: (reason, graceMs, id) => {
-      if (!socket || !greeted) return false;
-      const message: ControlToWrapper = { v: CONTROL_VERSION, type: 'abort', id, reason, graceMs };
-      return socket.write(`${JSON.stringify(message)}\n`);
-    },
-    close: () => {
-      closed = true;
-      if (timer) clearTimeout(timer);
-      socket?.destroy();
-    },
-  };
+  return new SocketLink(socketPath, nonce, handlers);
 }
