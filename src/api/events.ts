@@ -53,7 +53,12 @@ export const eventRoutes: FastifyPluginCallbackZod<{
           'x-accel-buffering': 'no',
         });
         reply.raw.flushHeaders();
-        await streamEvents(context, reply.raw, id, afterSeq, stopping);
+        try {
+          await streamEvents(context, reply.raw, id, afterSeq, stopping);
+        } catch (error) {
+          request.log.error({ err: error }, 'a stream failed by our mistake');
+          reply.raw.destroy(); // Cut, not ended: the client comes again and is told why.
+        }
         return undefined;
       }
       const { limit } = request.query;

@@ -5,7 +5,6 @@
  */
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { EventRow } from '../store/events.ts';
 import { createHint } from '../supervisor/signal.ts';
@@ -26,18 +25,21 @@ function frame(row: EventRow): string {
 async function push(response: ServerResponse, text: string): Promise<boolean> {
   if (response.destroyed) return false;
   if (response.write(text)) return true;
+  const settled = new AbortController();
+  const signal = AbortSignal.any([settled.signal, AbortSignal.timeout(STALL_MS)]);
   try {
-    await once(response, 'drain', { signal: AbortSignal.timeout(STALL_MS) });
+    await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })]);
     return !response.destroyed;
   } catch {
     response.destroy();
     return false;
+  } finally {
+    settled.abort();
   }
 }
 
-/** True when the last thing that happened to the work unit is its end. */
-function isOver(context: ApiContext, workUnitId: string, last: EventRow | null): boolean {
-  if (last && !TERMINAL_EVENT_TYPES.has(last.type)) return false;
+/** True when the work unit has ended. Its end and the event of it were committed together. */
+function isOver(context: ApiContext, workUnitId: string): boolean {
   const row = context.store.workUnits.get(workUnitId);
   return row === null || TERMINAL_STATUSES.has(row.status);
 }
@@ -60,17 +62,15 @@ export async function streamEvents(
   response.on('close', hint.raise);
   stopping.addEventListener('abort', hint.raise);
   let seq = afterSeq;
-  let last: EventRow | null = null;
   try {
     while (!response.destroyed && !stopping.aborted) {
       const rows = context.store.events.page(workUnitId, seq, PAGE);
       if (rows.length > 0) {
         if (!(await push(response, rows.map(frame).join('')))) return;
-        last = rows.at(-1) ?? last;
-        seq = last?.seq ?? seq;
+        seq = rows.at(-1)?.seq ?? seq;
         continue;
       }
-      if (isOver(context, workUnitId, last)) break;
+      if (isOver(context, workUnitId)) break;
       await hint.wait(KEEPALIVE_MS);
       if (!(await push(response, ':\n\n'))) return;
     }

@@ -13,9 +13,11 @@ import {
   workUnitParamsSchema,
 } from './schemas.ts';
 
-function headerKey(value: string | string[] | undefined): string | undefined {
-  if (value === undefined) return undefined;
-  if (typeof value === 'string' && value.length > 0 && value.length <= 256) return value;
+/** The key in the header. `given` are all of them: joined by Node they would look like one. */
+function headerKey(given: readonly string[] | undefined): string | undefined {
+  if (given === undefined) return undefined;
+  const [value = '', ...more] = given;
+  if (value.length > 0 && value.length <= 256 && more.length === 0) return value;
   const message = 'must be given once, 1 to 256 characters';
   throw new OutliveError('invalid_request', `Idempotency-Key ${message}.`, {
     fields: [{ path: '/headers/idempotency-key', message }],
@@ -26,7 +28,7 @@ const cursorSchema = z.uuid();
 
 function parseCursor(cursor: string | undefined): string | null {
   if (cursor === undefined) return null;
-  if (cursorSchema.safeParse(cursor).success) return cursor;
+  if (cursorSchema.safeParse(cursor).success) return cursor.toLowerCase(); // As ids are compared.
   throw new OutliveError('invalid_cursor', 'Use a nextCursor of an earlier answer, unchanged.');
 }
 
@@ -37,7 +39,7 @@ export const workUnitRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> =
 ) => {
   app.post('/work-units', { schema: { body: startWorkUnitSchema } }, (request, reply) => {
     const { workUnit, created } = context.supervisor.submit(request.body, {
-      idempotencyKey: headerKey(request.headers[IDEMPOTENCY_HEADER]),
+      idempotencyKey: headerKey(request.raw.headersDistinct[IDEMPOTENCY_HEADER]),
       actor: 'user',
     });
     return reply

@@ -140,7 +140,7 @@ function reads(db: Database, workspace: string) {
     WHERE workspace_id = @workspaceId AND kind = @kind AND owner_type = @ownerType
       AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
   const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
-    WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, id LIMIT 1`);
+    WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, rowid LIMIT 1`);
   const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);

@@ -197,7 +197,7 @@ describe('the vocabulary', () => {
     ['teammate_direct_reply', 120_000, 900_000],
     ['external_work_step', 600_000, 5_400_000],
   ] as const)('rows 096-101: %s is idle after %i ms and over after %i ms', (kind, idle, hard) => {
-    expect(defaultTimeouts(kind)).toEqual({
+    expect(defaultTimeouts(kind)).toMatchObject({
       heartbeatIntervalMs: 10_000,
       heartbeatTimeoutMs: 45_000,
       idleTimeoutMs: idle,

@@ -1,0 +1,182 @@
+/**
+ * The real API over a real store and the real supervisor, which is never started: nothing
+ * is claimed or launched, so no systemd is needed and queued work stays queued.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { performance } from 'node:perf_hooks';
+import Database from 'better-sqlite3';
+import pino from 'pino';
+import { loadToken } from '../../src/api/auth.ts';
+import type { ApiContext } from '../../src/api/context.ts';
+import type { RuntimeView } from '../../src/api/schemas.ts';
+import { type Listener, listenOnSocket, listenOnTcp } from '../../src/api/server.ts';
+import type { Entropy } from '../../src/domain/ids.ts';
+import type { Executor } from '../../src/executor/port.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import type { Context } from '../../src/supervisor/context.ts';
+import { noFaults } from '../../src/supervisor/faults.ts';
+import { createHub } from '../../src/supervisor/hub.ts';
+import { createSupervisor } from '../../src/supervisor/supervisor.ts';
+import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
+import type { Target } from './api-http.ts';
+
+const nobody = (): Promise<never> => Promise.reject(new Error('nobody executes in these tests'));
+
+/** An executor that can do nothing: a test that reaches it has left its ground. */
+export const executorOfNobody: Executor = {
+  kind: 'systemd',
+  healthy: true,
+  connect: nobody,
+  host: nobody,
+  start: nobody,
+  read: nobody,
+  list: nobody,
+  hold: nobody,
+  release: nobody,
+  stop: nobody,
+  kill: nobody,
+  waitEmpty: nobody,
+  onHint: () => () => undefined,
+  close: nobody,
+};
+
+const entropy: Entropy = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  random: (size) => randomBytes(size),
+};
+
+export interface Rig {
+  readonly directory: string;
+  readonly context: ApiContext;
+  readonly store: Store;
+  readonly writer: Writer;
+  readonly socketPath: string;
+  readonly socket: Target;
+  readonly tcp: Target & { readonly port: number; readonly token: string };
+  readonly listeners: { readonly socket: Listener; readonly tcp: Listener };
+  /** Rows of every table, for "nothing was written". */
+  counts(): Readonly<Record<string, number>>;
+}
+
+const leftovers: (() => void | Promise<void>)[] = [];
+
+/** To be called in afterEach (or afterAll): undoes what the tests made, newest first. */
+export async function cleanUp(): Promise<void> {
+  for (const undo of leftovers.splice(0).reverse()) await undo();
+}
+
+export const atTheEnd = (undo: () => void | Promise<void>): void => {
+  leftovers.push(undo);
+};
+
+export function temporaryDirectory(): string {
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'outlive-api-'));
+  atTheEnd(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+export const silent = pino({ level: 'silent' });
+
+function makeContext(directory: string, store: Store): Context {
+  const hub = createHub((error) => {
+    throw error;
+  });
+  return {
+    workspace: 'main',
+    runtimeInstanceId: '018f0000-0000-7000-8000-000000000000',
+    store,
+    writer: createWriter(store, hub, entropy),
+    executor: executorOfNobody,
+    entropy,
+    hub,
+    log: silent,
+    settings: {
+      attemptsDirectory: path.join(directory, 'attempts'),
+      sessionsDirectory: path.join(directory, 'sessions'),
+      exitsDirectory: path.join(directory, 'exits'),
+      runtimeDirectory: path.join(directory, 'run'),
+      node: process.execPath,
+      wrapper: '/nowhere/wrapper.js',
+      piCommand: ['/nowhere/pi'],
+      runnerEnvironment: {},
+      keys: { SECRET_KEY: 'the-secret-itself' },
+      captureBytes: 4096,
+      umask: 0o022,
+      home: directory,
+    },
+    fault: noFaults,
+  };
+}
+
+const runtime = (socket: string): RuntimeView => ({
+  runtimeInstanceId: '018f0000-0000-7000-8000-000000000000',
+  workspaceId: 'main',
+  status: 'ready',
+  problems: [],
+  startedAt: '2026-01-02T03:04:05.678Z',
+  schemaVersion: 1,
+  version: '0.1.0',
+  pid: process.pid,
+  executor: 'systemd',
+  socket,
+  host: null,
+  port: null,
+  activeAttempts: 0,
+});
+
+function counter(file: string): Rig['counts'] {
+  const db = new Database(file, { readonly: true });
+  atTheEnd(() => {
+    db.close();
+  });
+  const tables = db
+    .prepare<[], { name: string }>(
+      `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`,
+    )
+    .all()
+    .map(({ name }) => name);
+  return () =>
+    Object.fromEntries(
+      tables.map((table) => {
+        const row = db.prepare<[], { n: number }>(`SELECT count(*) AS n FROM ${table}`).get();
+        return [table, row?.n ?? -1];
+      }),
+    );
+}
+
+/** Boots the API on a unix socket and on TCP over one store. */
+export async function bootApi(): Promise<Rig> {
+  const directory = temporaryDirectory();
+  const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
+  atTheEnd(() => store.close());
+  const inner = makeContext(directory, store);
+  const supervisor = createSupervisor(inner);
+  const socketPath = path.join(directory, 'api', 'api.sock');
+  const context: ApiContext = {
+    store,
+    supervisor,
+    hub: inner.hub,
+    runtime: () => runtime(socketPath),
+  };
+  const options = { log: silent, context, refusal: null };
+  const token = loadToken(path.join(directory, 'token'));
+  const tcp = await listenOnTcp(options, 0, token);
+  atTheEnd(() => tcp.close());
+  const socket = await listenOnSocket(options, socketPath);
+  atTheEnd(() => socket.close());
+  return {
+    directory,
+    context,
+    store,
+    writer: inner.writer,
+    socketPath,
+    socket: { socketPath },
+    tcp: { port: tcp.port, token },
+    listeners: { socket, tcp },
+    counts: counter(store.file),
+  };
+}
