@@ -12,7 +12,7 @@ import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
-import { attemptPaths, revokeClaim, sweepRuntime } from './attempt-directory.ts';
+import { attemptPaths, revokeClaim, sweepAttempt } from './attempt-directory.ts';
 import { conclude } from './conclude.ts';
 import type { Context } from './context.ts';
 import type { ControlLink } from './control-link.ts';
@@ -248,7 +248,7 @@ class Watch implements AttemptWatch {
     // The exit record is in the store by now; an ended unit of ours must not stay loaded.
     const facts = await this.context.executor.read(this.unit);
     if (facts?.nonce === this.nonce) await this.context.executor.release(this.unit);
-    await sweepRuntime(this.paths);
+    await sweepAttempt(this.paths);
     return true;
   }
 
