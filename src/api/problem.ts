@@ -4,7 +4,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import type { ErrorCode, FieldError } from '../domain/errors.ts';
 import { OutliveError } from '../domain/errors.ts';
-import type { Problem } from './schemas.ts';
+import { BODY_MAX_BYTES, type Problem } from './schemas.ts';
 
 export function problemOf(error: OutliveError): Problem {
   const { code, title, status, message, fields, extra } = error;
@@ -30,7 +30,10 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
     'unsupported_media_type',
     'Send Content-Type: application/json.',
   ],
-  FST_ERR_CTP_BODY_TOO_LARGE: ['body_too_large', 'Send less than 12 MiB.'],
+  FST_ERR_CTP_BODY_TOO_LARGE: [
+    'body_too_large',
+    `Send less than ${BODY_MAX_BYTES / 1024 / 1024} MiB.`,
+  ],
 };
 
 /** More would only repeat the request. */

@@ -24,7 +24,7 @@ export type { StartWorkUnit, StartWorkUnitInput } from '../domain/request.ts';
 export { startWorkUnitSchema } from '../domain/request.ts';
 
 /** Largest body; leaves room above the largest prompt, escaped. */
-export const BODY_MAX_BYTES = 12 * 1024 * 1024;
+export const BODY_MAX_BYTES = 25 * 1024 * 1024;
 
 /** Header that carries an idempotency key; it wins over the one in the body. */
 export const IDEMPOTENCY_HEADER = 'idempotency-key';

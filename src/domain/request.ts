@@ -12,7 +12,7 @@ const carried = (text: z.ZodString) =>
 const shortText = carried(z.string().min(1).max(256));
 
 /** Largest prompt, in UTF-16 code units. */
-export const PROMPT_MAX = 8 * 1024 * 1024;
+export const PROMPT_MAX = 4 * 1024 * 1024;
 
 const startFields = {
   kind: z.enum(WORK_UNIT_KINDS).default('task_run'),

@@ -90,6 +90,8 @@ function make(file: string, at: string): void {
       db.pragma('synchronous = FULL');
       db.pragma(`application_id = ${APPLICATION_ID}`);
       migrate(db, at);
+      // Now, while nobody else has it open: a later switch could meet a reader's lock.
+      db.pragma('journal_mode = WAL');
     } finally {
       db.close();
     }

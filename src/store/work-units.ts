@@ -91,7 +91,7 @@ export interface NewWorkUnit {
   readonly at: string;
 }
 
-/** The seed's unique key. */
+/** What makes a request the same request. */
 export interface IdempotencyKey {
   readonly workspaceId: string;
   readonly kind: string;

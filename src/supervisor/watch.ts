@@ -29,7 +29,7 @@ const REREAD_MS = 60_000;
 /** After a failed look: the bus may be away for hours, and each try is a line in the log. */
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 30_000;
-/** TimeoutStopSec is the cancel grace plus this (DESIGN step 4), then 2 s for the kernel. */
+/** TimeoutStopSec is the cancel grace plus this (properties.ts), then 2 s for the kernel. */
 const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
 const EMPTY_WAIT_MS = 10_000;

@@ -132,7 +132,7 @@ describe('the opened store', () => {
 });
 
 describe('the schema', () => {
-  it('row 154: work_units has the seed’s columns', () => {
+  it('row 154: work_units has every column of the model', () => {
     const directory = temporaryDirectory();
     open(directory);
     expect(columnsOf(raw(directory), 'work_units')).toEqual(

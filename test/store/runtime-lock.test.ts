@@ -81,7 +81,7 @@ describe('a live owner', () => {
     });
   });
 
-  it('row 003: is described with the seed’s fields', async () => {
+  it('row 003: is described with all its fields', async () => {
     const directory = temporaryDirectory();
     await owner(directory, 'me');
     const file = JSON.parse(readFileSync(description(directory), 'utf8')) as object;

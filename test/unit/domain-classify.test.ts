@@ -7,7 +7,7 @@ import { end, evidence, HARD_TIMEOUT_MS, lastWord } from '../property/evidence.t
 
 const verdict = (known: Partial<Evidence>) => classify(evidence(known));
 
-/** One line a reader can check against DESIGN's table: rule, kind, code. */
+/** One line a reader can check against the table of rules: rule, kind, code. */
 const short = (known: Partial<Evidence>): string => {
   const { rule, outcome } = verdict(known);
   return `${rule} ${outcome.kind}${'code' in outcome ? ` ${outcome.code}` : ''}`;

@@ -84,7 +84,7 @@ describe('the types of events', () => {
     expect(new Set(EVENT_TYPES).size).toBe(DAEMON_EVENT_TYPES.length + SPOOL_EVENT_TYPES.length);
   });
 
-  it('rows 190-192: have the families of the seed', () => {
+  it('rows 190-192: have the families of the checklist', () => {
     const ends = ['created', 'queued', 'claimed', 'started', 'heartbeat', 'progress'];
     const more = ['approval_requested', 'cancelling', 'succeeded', 'failed', 'cancelled', 'stale'];
     expect(DAEMON_EVENT_TYPES).toEqual(

@@ -9,8 +9,8 @@ import {
   WORK_UNIT_STATUSES,
 } from '../../src/domain/work-unit.ts';
 
-/** Seed 004's transitions, one by one, with the numbers of the checklist. */
-const SEED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
+/** The transitions of the checklist, one by one, with its numbers. */
+const LISTED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
   ['043', 'queued', 'claim', 'claimed'],
   ['044', 'claimed', 'runner_started', 'running'],
   ['045', 'running', 'approval_requested', 'waiting_for_approval'],
@@ -29,7 +29,7 @@ const SEED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitS
   ['058', 'failed', 'retry', 'queued'],
 ];
 
-/** What recovery and systemd need beyond the seed (DESIGN, "States"). */
+/** What recovery and systemd need beyond those. */
 const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
   ['claimed', 'never_started', 'queued'],
   ['claimed', 'launch_failed', 'failed'],
@@ -51,7 +51,7 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
 const LIVE = ['queued', 'claimed', 'running', 'waiting_for_approval', 'stale'] as const;
 
 describe('the table of work units', () => {
-  it.each(SEED)('row %s: %s --%s--> %s', (_row, from, event, to) => {
+  it.each(LISTED)('row %s: %s --%s--> %s', (_row, from, event, to) => {
     expect(workUnitCell(from, event)).toEqual({ kind: 'move', to });
   });
 
@@ -65,7 +65,7 @@ describe('the table of work units', () => {
 
   it('moves nowhere else: every other cell stays or refuses', () => {
     const listed = new Set([
-      ...SEED.map(([, from, event]) => `${from} ${event}`),
+      ...LISTED.map(([, from, event]) => `${from} ${event}`),
       ...ADDED.map(([from, event]) => `${from} ${event}`),
       ...LIVE.map((from) => `${from} cancel`),
     ]);

@@ -61,7 +61,7 @@ boot_failed() { # WHY
   printf 'host: %s did not boot: %s\n' "$name" "$1"
   tail -n 20 "$dir/boot.log"
   journalctl --directory="$dir/journal" --no-pager --quiet --lines=20 --output=short-monotonic
-  exit 70
+  leave 70
 }
 
 # Becomes CMD. The death of nsenter (Ctrl-C of the script, `kill`) reaches CMD as SIGTERM.
@@ -139,12 +139,13 @@ power_off() {
   stop_keeper
   [ -d "$dir" ] || return 0
   init=$(live_pid "$dir/init") && kill -KILL "$init"
+  # PID 1 is not gone before the commands inside are reaped by their nsenter outside, which the cgroup takes along.
   await 10 remove_cgroup && await 10 ended keeper || return 1
   rm -f "$dir"/{init,keeper,ready,answer}
 }
 
 # Stopped first, because a fork between the look and the kill would leave a PID 1 that nobody knows. With PID 1 dead the keeper
-# ends by itself: killed, it would leave a zombie to whoever adopts it.
+# ends by itself (power_off waits for it): killed, it would leave a zombie to whoever adopts it.
 stop_keeper() {
   local child
   [ -z "$reader" ] || kill "$reader" 2>/dev/null
@@ -156,7 +157,7 @@ stop_keeper() {
   child=$(pgrep -P "$keeper")
   kill -KILL "${child:-$keeper}" 2>/dev/null
   kill -CONT "$keeper" 2>/dev/null
-  wait "$keeper" 2>/dev/null
+  identity "$keeper" >"$dir/keeper"
   keeper=''
 }
 

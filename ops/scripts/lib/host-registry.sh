@@ -93,9 +93,9 @@ withdraw_controllers() {
 }
 
 # Fails if the entry is gone. Interruptible, because a boot by somebody else may take its time.
-lock_name() {
+lock_name() { # [SECONDS]
   { exec {lock}<"$dir"; } 2>/dev/null || return 1
-  flock --wait 120 "$lock" &
+  flock --wait "${1:-120}" "$lock" &
   wait $! || fail 1 "$name is being changed by another process"
   [ "$dir" -ef "/proc/self/fd/$lock" ] && return
   unlock_name
@@ -145,6 +145,6 @@ sweep_orphans() {
   local owner
   for owner in "$registry"/run-*/owner; do
     [ -e "$owner" ] || continue
-    live_pid "$owner" >/dev/null || "$self" down "$(basename "$(dirname "$owner")")"
+    live_pid "$owner" >/dev/null || (use_name "$(basename "$(dirname "$owner")")" && lock_name 0 && throw_away) >/dev/null
   done
 }
