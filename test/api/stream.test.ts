@@ -47,6 +47,18 @@ describe('row 181: a stream of events', () => {
     expect(seqs(last)).toEqual([6, 7]);
   });
 
+  it('row 184: listens before it replays: what is committed during a replay comes once, in order', async () => {
+    const { id } = await start(rig.socket);
+    tell(id, 1500);
+    const stream = await openStream(rig.socket, id);
+    const first = await stream.next(10);
+    // The replay takes several pages; these come while it is under way.
+    for (let round = 0; round < 5; round++) tell(id, 100);
+    cancel(id);
+    const all = [...first, ...(await stream.rest())];
+    expect(seqs(all)).toEqual(upTo(BEGUN + 1500 + 500 + 2));
+  });
+
   it('row 179: has the sequence number as id, the type as event, the event itself as data', async () => {
     const { id } = await start(rig.socket);
     cancel(id);
