@@ -6,7 +6,15 @@ const only = (from, allowed) => ({
   comment: `src/${from} may import only: ${allowed.join(', ') || 'itself'}`,
   severity: 'error',
   from: { path: room(from) },
-  to: { path: '^src/', pathNot: [room(from), ...allowed.map((name) => (name.endsWith('.ts') ? `^src/${name.replace('.', '\\.')}$` : room(name)))] },
+  to: {
+    path: '^src/',
+    pathNot: [
+      room(from),
+      ...allowed.map((name) =>
+        name.endsWith('.ts') ? `^src/${name.replace('.', '\\.')}$` : room(name),
+      ),
+    ],
+  },
 });
 
 module.exports = {
@@ -20,8 +28,23 @@ module.exports = {
     only('supervisor', ['domain', 'store', 'executor']),
     only('recovery', ['domain', 'store', 'executor', 'supervisor']),
     only('api', ['domain', 'store', 'supervisor']),
-    only('client', ['domain', 'api/schemas.ts', 'api/schemas-explain.ts', 'api/schemas-runtime.ts']),
-    only('commands', ['domain', 'client', 'systemd', 'api/schemas.ts', 'api/schemas-explain.ts', 'api/schemas-runtime.ts', 'config.ts', 'layout.ts', 'version.ts']),
+    only('client', [
+      'domain',
+      'api/schemas.ts',
+      'api/schemas-explain.ts',
+      'api/schemas-runtime.ts',
+    ]),
+    only('commands', [
+      'domain',
+      'client',
+      'systemd',
+      'api/schemas.ts',
+      'api/schemas-explain.ts',
+      'api/schemas-runtime.ts',
+      'config.ts',
+      'layout.ts',
+      'version.ts',
+    ]),
     {
       name: 'commands-reach-systemd-only-for-the-daemon',
       severity: 'error',
@@ -33,7 +56,10 @@ module.exports = {
       comment: 'no node:* and of npm only zod',
       severity: 'error',
       from: { path: room('domain') },
-      to: { dependencyTypes: ['core', 'npm', 'npm-dev', 'npm-optional'], pathNot: 'node_modules/zod' },
+      to: {
+        dependencyTypes: ['core', 'npm', 'npm-dev', 'npm-optional'],
+        pathNot: 'node_modules/zod',
+      },
     },
     {
       name: 'sqlite-only-in-store',
@@ -58,13 +84,20 @@ module.exports = {
       comment: 'its start-up is paid on every attempt; types from files with zod are fine',
       severity: 'error',
       from: { path: room('attempt') },
-      to: { path: '^src/domain/(spool|events|evidence|names|request|work-unit)\\.ts$', dependencyTypesNot: ['type-only'] },
+      to: {
+        path: '^src/domain/(spool|events|evidence|names|request|work-unit)\\.ts$',
+        dependencyTypesNot: ['type-only'],
+      },
     },
   ],
   options: {
     tsPreCompilationDeps: true,
     parser: 'swc',
     doNotFollow: { path: 'node_modules' },
-    enhancedResolveOptions: { extensions: ['.ts', '.js', '.mjs'], exportsFields: ['exports'], conditionNames: ['import', 'node', 'default'] },
+    enhancedResolveOptions: {
+      extensions: ['.ts', '.js', '.mjs'],
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'node', 'default'],
+    },
   },
 };

@@ -16,43 +16,52 @@ const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variabl
 const slots = z.int().min(1).max(10_000);
 
 /** config.json. Every key is optional; an unknown key is an error that names it. */
-export const configFileSchema = z.strictObject({
-  api: z
-    .strictObject({
-      /** TCP port on 127.0.0.1; 0 takes any free one, null opens none. */
-      port: z.int().min(0).max(65535).nullable().default(5187),
-    })
-    .prefault({}),
-  pi: z
-    .strictObject({
-      /** A person's own Pi, program and leading arguments; outlive's dependency when absent. */
-      command: z.array(z.string().min(1)).min(1).optional(),
-      /** An isolated agent directory; the person's own (~/.pi/agent) when absent. */
-      agentDir: z.string().startsWith('/', 'must be an absolute path').optional(),
-    })
-    .prefault({}),
-  /** Names of variables that hold keys. Their values go to Pi only, as credentials. */
-  keyVariables: z.array(variableName).max(64).default([]),
-  /** Names of further variables that runners may see. */
-  passEnvironment: z.array(variableName).max(256).default([]),
-  /** Further variables for runners, by value. No place for secrets. */
-  environment: z.record(variableName, z.string()).default({}),
-  /** How many may run at once. A key that is not named has no limit. */
-  limits: z
-    .strictObject({
-      runner: z.record(z.string(), slots).default({ pi: 8, command: 32 }),
-      provider: z.record(z.string(), slots).default({}),
-      media_provider: z.record(z.string(), slots).default({}),
-    })
-    .prefault({}),
-  /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
-  captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
-  /** File mode mask of runners, octal; the daemon's own when absent. */
-  umask: z
-    .string()
-    .regex(/^0?[0-7]{3}$/, 'must be an octal mask such as "022"')
-    .optional(),
-});
+export const configFileSchema = z
+  .strictObject({
+    api: z
+      .strictObject({
+        /** TCP port on 127.0.0.1; 0 takes any free one, null opens none. */
+        port: z.int().min(0).max(65535).nullable().default(5187),
+      })
+      .prefault({}),
+    pi: z
+      .strictObject({
+        /** A person's own Pi, program and leading arguments; outlive's dependency when absent. */
+        command: z.array(z.string().min(1)).min(1).optional(),
+        /** An isolated agent directory; the person's own (~/.pi/agent) when absent. */
+        agentDir: z.string().startsWith('/', 'must be an absolute path').optional(),
+      })
+      .prefault({}),
+    /** Names of variables that hold keys. Their values go to Pi only, as credentials. */
+    keyVariables: z.array(variableName).max(64).default([]),
+    /** Names of further variables that runners may see. */
+    passEnvironment: z.array(variableName).max(256).default([]),
+    /** Further variables for runners, by value. No place for secrets. */
+    environment: z.record(variableName, z.string()).default({}),
+    /** How many may run at once. A key that is not named has no limit. */
+    limits: z
+      .strictObject({
+        runner: z.record(z.string(), slots).default({ pi: 8, command: 32 }),
+        provider: z.record(z.string(), slots).default({}),
+        media_provider: z.record(z.string(), slots).default({}),
+      })
+      .prefault({}),
+    /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
+    captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
+    /** File mode mask of runners, octal; the daemon's own when absent. */
+    umask: z
+      .string()
+      .regex(/^0?[0-7]{3}$/, 'must be an octal mask such as "022"')
+      .optional(),
+  })
+  .check(({ value, issues }) => {
+    for (const name of value.keyVariables) {
+      if (!Object.hasOwn(value.environment, name)) continue;
+      const path = ['environment', name];
+      const message = 'is also in keyVariables; the value of a key belongs in no file of ours';
+      issues.push({ code: 'custom', input: null, path, message });
+    }
+  });
 export type ConfigFile = z.output<typeof configFileSchema>;
 
 /** Where everything lies. All paths absolute. */
@@ -147,8 +156,7 @@ function parseLogLevel(text: string): string {
 function parsePort(text: string | undefined, fromFile: number | null): number | null {
   if (text === undefined) return fromFile;
   if (text === 'none') return null;
-  const port = Number(text);
-  if (Number.isInteger(port) && port >= 0 && port <= 65535) return port;
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65535) return Number(text);
   throw new OutliveError(
     'usage',
     `OUTLIVE_PORT is "${text}"; use a port, 0 for any free one, or "none".`,
@@ -180,16 +188,18 @@ export function readConfigFile(file: string): ConfigFile {
   throw unreadable(issues.join('; '));
 }
 
+/** A relative path means nothing to a daemon; the XDG specification says to ignore it. */
+const absolute = (value: string | undefined): string | undefined =>
+  value !== undefined && path.isAbsolute(value) ? value : undefined;
+
 /** systemd hands in a colon-separated list; the first entry is ours. */
 const handedIn = (env: Environment, name: string): string | undefined =>
-  set(env[name])?.split(':')[0];
+  absolute(env[name]?.split(':')[0]);
 
 function directories(env: Environment, workspace: string, home: string): Directories {
-  const xdg = (name: string, fallback: string): string => {
-    const value = set(env[name]);
-    return value !== undefined && path.isAbsolute(value) ? value : path.join(home, fallback);
-  };
-  const userRuntime = set(env['XDG_RUNTIME_DIR']) ?? `/run/user/${os.userInfo().uid}`;
+  const xdg = (name: string, fallback: string): string =>
+    absolute(env[name]) ?? path.join(home, fallback);
+  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? `/run/user/${os.userInfo().uid}`;
   const state =
     handedIn(env, 'STATE_DIRECTORY') ??
     path.join(xdg('XDG_STATE_HOME', '.local/state'), 'outlive', workspace);
@@ -250,7 +260,7 @@ export function loadConfig(
 ): Config {
   const workspace = parseWorkspace(options.workspace ?? set(env['OUTLIVE_WORKSPACE']) ?? 'main');
   const info = os.userInfo();
-  const home = set(env['HOME']) ?? info.homedir;
+  const home = absolute(env['HOME']) ?? info.homedir;
   const places = directories(env, workspace, home);
   const file = readConfigFile(places.configFile);
   // A key is handed to Pi as a credential, never in an environment others may read.

@@ -132,6 +132,7 @@ const STEPS = {
   store: () => tier('store'),
   attempt: () => tier('attempt'),
   pi: () => tier('pi'),
+  api: () => tier('api'),
   cli: () => tier('cli'),
   host: () => tier('host'),
   systemd: () => hostTier('systemd'),

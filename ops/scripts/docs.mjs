@@ -92,6 +92,9 @@ const CONFIG_MEANINGS = {
   passEnvironment: 'names of further variables of the daemon that runners see',
   environment: 'further variables for runners, by value; no place for secrets',
   umask: 'octal umask of the programs runners start; absent: the daemon’s own',
+  'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
+  'limits.provider': 'the same for each provider, by the part of `--model` before the slash',
+  'limits.media_provider': 'the same for each media provider',
   captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
 };
 

@@ -1,6 +1,6 @@
 /** Who may use the TCP listener: holders of the token, from our own Host and Origin. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { OutliveError } from '../domain/errors.ts';
@@ -12,6 +12,7 @@ export function loadToken(directory: string): string {
   const file = path.join(directory, TOKEN_FILE);
   try {
     const token = readFileSync(file, 'utf8').trim();
+    chmodSync(file, 0o600); // A copy or a restored backup may have opened it.
     if (token.length >= 32) return token;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;

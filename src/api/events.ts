@@ -5,7 +5,7 @@ import type { ApiContext } from './context.ts';
 import { findWorkUnit } from './lookup.ts';
 import type { EventPage } from './schemas.ts';
 import { eventPageSchema, eventsQuerySchema, workUnitParamsSchema } from './schemas.ts';
-import { beginStream, streamEvents } from './sse.ts';
+import { answerStream, streamEvents } from './sse.ts';
 import { eventView } from './views.ts';
 
 /** Last-Event-ID is what a browser sends by itself on a reconnect; it wins over the query. */
@@ -54,7 +54,9 @@ export const eventRoutes: FastifyPluginCallbackZod<{
       );
       refuseUnreplayable(context, id, afterSeq);
       if (stream) {
-        await streamEvents(context, beginStream(reply), id, afterSeq, stopping);
+        await answerStream(request, reply, (response) =>
+          streamEvents(context, response, id, afterSeq, stopping),
+        );
         return undefined;
       }
       const { limit } = request.query;

@@ -3,9 +3,8 @@ import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { ApiContext } from './context.ts';
 import { headerKey } from './idempotency.ts';
-import { IDEMPOTENCY_HEADER } from './schemas.ts';
 import { type RunStarted, runSchema } from './schemas-explain.ts';
-import { beginStream, push, signalFrame, streamEvents } from './sse.ts';
+import { answerStream, push, signalFrame, streamEvents } from './sse.ts';
 
 /**
  * The route of runs. Leaving the stream leaves the run alone; posting again with the same
@@ -26,15 +25,16 @@ export const runRoutes: FastifyPluginCallbackZod<{
     const input: StartWorkUnit =
       body.runnerId === 'command' ? body : { ...body, runnerId: 'pi' as const };
     const { workUnit, created } = context.supervisor.submit(input, {
-      idempotencyKey: headerKey(request.headers[IDEMPOTENCY_HEADER]),
+      idempotencyKey: headerKey(request),
       actor: 'user',
     });
     const { id, handle } = workUnit;
     const started: RunStarted = { runId: id, workUnitId: id, handle, created };
     reply.raw.setHeader('location', `/work-units/${id}`);
-    const response = beginStream(reply);
-    if (!(await push(response, signalFrame('run', started)))) return;
-    await streamEvents(context, response, id, 0, stopping);
+    await answerStream(request, reply, async (response) => {
+      if (!(await push(response, signalFrame('run', started)))) return;
+      await streamEvents(context, response, id, 0, stopping);
+    });
   });
   done();
 };

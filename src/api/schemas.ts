@@ -24,7 +24,7 @@ export type { StartWorkUnit, StartWorkUnitInput } from '../domain/request.ts';
 export { startWorkUnitSchema } from '../domain/request.ts';
 
 /** Largest body; leaves room above the largest prompt, escaped. */
-export const BODY_MAX_BYTES = 12 * 1024 * 1024;
+export const BODY_MAX_BYTES = 25 * 1024 * 1024;
 
 /** Header that carries an idempotency key; it wins over the one in the body. */
 export const IDEMPOTENCY_HEADER = 'idempotency-key';
@@ -83,6 +83,8 @@ export const workUnitViewSchema = z.object({
   taskId: z.string().nullable(),
   teammateId: z.string().nullable(),
   providerPresetId: z.string().nullable(),
+  /** What outside outlive it is about. */
+  externalSubject: z.string().nullable(),
   runnerId: z.enum(RUNNERS),
   idempotencyKey: z.string(),
   status: z.enum(WORK_UNIT_STATUSES),
@@ -133,24 +135,30 @@ export type WorkUnitPage = z.infer<typeof workUnitPageSchema>;
 export const eventPageSchema = page(eventViewSchema);
 export type EventPage = z.infer<typeof eventPageSchema>;
 
-const limit = z.coerce.number().int().min(1).max(1000).default(100);
+/** A number in a query: digits only, where Number() would also take nothing, blanks and 0x1. */
+const whole = (min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
 
 /** Query of GET /work-units. `active=true` leaves out what has ended. */
 export const listQuerySchema = z.strictObject({
   active: z.enum(['true', 'false']).default('false'),
   status: z.enum(WORK_UNIT_STATUSES).optional(),
-  limit,
+  limit: whole(1, 1000).default(100),
   cursor: z.string().max(200).optional(),
 });
 
 /** Query of GET /work-units/:id/events. With Accept: text/event-stream it streams instead of paging. */
 export const eventsQuerySchema = z.strictObject({
-  afterSeq: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(1).max(5000).default(1000),
+  afterSeq: whole(0, Number.MAX_SAFE_INTEGER).default(0),
+  limit: whole(1, 5000).default(1000),
 });
 
 /** `:id` is a work unit's id or its handle (the live one, else the newest). */
-export const workUnitParamsSchema = z.strictObject({ id: z.string().min(1).max(128) });
+export const workUnitParamsSchema = z.strictObject({ id: z.string().min(1).max(4096) });
 
 export const runtimeViewSchema = z.object({
   runtimeInstanceId: z.string(),

@@ -2,7 +2,7 @@
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
-import fastify from 'fastify';
+import fastify, { LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import { OutliveError } from '../domain/errors.ts';
@@ -12,7 +12,7 @@ import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
-import { sendProblem, useProblems } from './problem.ts';
+import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { BODY_MAX_BYTES } from './schemas.ts';
@@ -32,9 +32,14 @@ export interface ApiOptions {
 }
 
 function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal): FastifyInstance {
+  const unusable = refusal ?? new OutliveError('store_unavailable', 'The store is not open.');
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
+    // A path that cannot be decoded, or with a name too long to be one, is nobody's.
+    frameworkErrors: (_error, request, reply) =>
+      void sendProblem(reply, context ? noSuchRoute(request) : unusable),
+    clientErrorHandler: refuseConnection,
     bodyLimit: BODY_MAX_BYTES,
     // A slow or silent sender must not hold a connection for ever.
     requestTimeout: 30_000,
@@ -46,9 +51,9 @@ function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal)
   // Answers are checked against their schemas by the compiler and the tests, not once more here.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   useProblems(app);
+  app.removeContentTypeParser('text/plain'); // Fastify takes it by default, as a string.
   if (!context) {
-    const error = refusal ?? new OutliveError('store_unavailable', 'The store is not open.');
-    app.addHook('onRequest', (_request, reply) => sendProblem(reply, error));
+    app.addHook('onRequest', (_request, reply) => sendProblem(reply, unusable));
     return app;
   }
   const routes = collectRoutes(app);
@@ -79,7 +84,9 @@ function listener(app: FastifyInstance, stop: AbortController): Listener {
 export async function listenOnSocket(options: ApiOptions, socketPath: string): Promise<Listener> {
   const stop = new AbortController();
   const app = createApp(options, stop.signal);
-  mkdirSync(path.dirname(socketPath), { recursive: true, mode: 0o700 });
+  const directory = path.dirname(socketPath);
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  chmodSync(directory, 0o700); // It may have been there; it guards the socket until its own chmod.
   rmSync(socketPath, { force: true });
   await app.listen({ path: socketPath });
   chmodSync(socketPath, 0o600);

@@ -5,8 +5,7 @@
  */
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import type { FastifyReply } from 'fastify';
-import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { EventRow } from '../store/events.ts';
 import { createHint } from '../supervisor/signal.ts';
@@ -19,8 +18,8 @@ export const KEEPALIVE_MS = 15_000;
 /** A client that takes nothing for this long is dropped; it resumes with Last-Event-ID. */
 const STALL_MS = 60_000;
 
-/** Takes the response over and sends the head of a stream; from here on errors are frames. */
-export function beginStream(reply: FastifyReply): ServerResponse {
+/** Takes the response over and sends the head of a stream. */
+function beginStream(reply: FastifyReply): ServerResponse {
   reply.hijack();
   reply.raw.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
@@ -29,6 +28,24 @@ export function beginStream(reply: FastifyReply): ServerResponse {
   });
   reply.raw.flushHeaders();
   return reply.raw;
+}
+
+/**
+ * Takes the response over and streams into it. A stream that fails is cut, not ended: then
+ * the client comes again and is told why.
+ */
+export async function answerStream(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  stream: (response: ServerResponse) => Promise<void>,
+): Promise<void> {
+  const response = beginStream(reply);
+  try {
+    await stream(response);
+  } catch (error) {
+    request.log.error({ err: error }, 'a stream failed by our mistake');
+    response.destroy();
+  }
 }
 
 /** A frame without an id: it moves no cursor. */
@@ -44,18 +61,21 @@ function frame(row: EventRow): string {
 export async function push(response: ServerResponse, text: string): Promise<boolean> {
   if (response.destroyed) return false;
   if (response.write(text)) return true;
+  const settled = new AbortController();
+  const signal = AbortSignal.any([settled.signal, AbortSignal.timeout(STALL_MS)]);
   try {
-    await once(response, 'drain', { signal: AbortSignal.timeout(STALL_MS) });
+    await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })]);
     return !response.destroyed;
   } catch {
     response.destroy();
     return false;
+  } finally {
+    settled.abort();
   }
 }
 
-/** True when the last thing that happened to the work unit is its end. */
-function isOver(context: ApiContext, workUnitId: string, last: EventRow | null): boolean {
-  if (last && !TERMINAL_EVENT_TYPES.has(last.type)) return false;
+/** True when the work unit has ended. Its end and the event of it were committed together. */
+function isOver(context: ApiContext, workUnitId: string): boolean {
   const row = context.store.workUnits.get(workUnitId);
   return row === null || TERMINAL_STATUSES.has(row.status);
 }
@@ -78,17 +98,15 @@ export async function streamEvents(
   response.on('close', hint.raise);
   stopping.addEventListener('abort', hint.raise);
   let seq = afterSeq;
-  let last: EventRow | null = null;
   try {
     while (!response.destroyed && !stopping.aborted) {
       const rows = context.store.events.page(workUnitId, seq, PAGE);
       if (rows.length > 0) {
         if (!(await push(response, rows.map(frame).join('')))) return;
-        last = rows.at(-1) ?? last;
-        seq = last?.seq ?? seq;
+        seq = rows.at(-1)?.seq ?? seq;
         continue;
       }
-      if (isOver(context, workUnitId, last)) break;
+      if (isOver(context, workUnitId)) break;
       await hint.wait(KEEPALIVE_MS);
       if (!(await push(response, ':\n\n'))) return;
     }

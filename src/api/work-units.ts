@@ -10,7 +10,6 @@ import { reconcile } from './runtime.ts';
 import type { WorkUnitPage } from './schemas.ts';
 import {
   cancelSchema,
-  IDEMPOTENCY_HEADER,
   listQuerySchema,
   startWorkUnitSchema,
   workUnitPageSchema,
@@ -30,7 +29,7 @@ const cursorSchema = z.uuid();
 
 function parseCursor(cursor: string | undefined): string | null {
   if (cursor === undefined) return null;
-  if (cursorSchema.safeParse(cursor).success) return cursor;
+  if (cursorSchema.safeParse(cursor).success) return cursor.toLowerCase(); // As ids are compared.
   throw new OutliveError('invalid_cursor', 'Use a nextCursor of an earlier answer, unchanged.');
 }
 
@@ -62,7 +61,7 @@ const submitRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
 ) => {
   app.post('/work-units', { schema: submitSchema }, (request, reply) => {
     const options = {
-      idempotencyKey: headerKey(request.headers[IDEMPOTENCY_HEADER]),
+      idempotencyKey: headerKey(request),
       actor: 'user',
     } as const;
     if (request.query.dryRun === 'true') {
@@ -93,7 +92,7 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
     (request) => {
       const { id } = findWorkUnit(context, request.params.id);
       const reason = request.body?.reason ?? null;
-      const key = headerKey(request.headers[IDEMPOTENCY_HEADER]);
+      const key = headerKey(request);
       return showWorkUnit(context, supervisor.cancel(id, { actor: 'user', reason }, key));
     },
   );
@@ -102,7 +101,7 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
     { schema: { ...commandSchema('Queue another attempt of failed work'), body: nothingSchema } },
     async (request) => {
       const { id } = findWorkUnit(context, request.params.id);
-      const key = headerKey(request.headers[IDEMPOTENCY_HEADER]);
+      const key = headerKey(request);
       return showWorkUnit(context, await supervisor.retry(id, 'user', key));
     },
   );

@@ -20,7 +20,7 @@ import {
   workspaceEventPageSchema,
   workspaceEventsQuerySchema,
 } from './schemas-runtime.ts';
-import { beginStream, KEEPALIVE_MS, PAGE, push, signalFrame } from './sse.ts';
+import { answerStream, KEEPALIVE_MS, PAGE, push, signalFrame } from './sse.ts';
 import { eventView } from './views.ts';
 
 /** Whoever is further behind loads a snapshot: that is less than so many events. */
@@ -139,8 +139,10 @@ export const workspaceEventRoutes: FastifyPluginCallbackZod<{
     stopping.addEventListener('abort', live.raise);
     try {
       const window = openReplay(context, after);
-      await streamWorkspace(context, beginStream(reply), window, live, stopping);
-      raw.end();
+      await answerStream(request, reply, async (response) => {
+        await streamWorkspace(context, response, window, live, stopping);
+        response.end();
+      });
     } finally {
       unsubscribe();
       raw.off('close', live.raise);

@@ -27,6 +27,7 @@ interface ErrorRow {
 export const ERRORS = {
   // What was asked is wrong.
   invalid_request: { status: 422, exit: EXIT.usage, title: 'The request is not valid' },
+  bad_request: { status: 400, exit: EXIT.usage, title: 'The request is not valid HTTP' },
   malformed_body: { status: 400, exit: EXIT.usage, title: 'The body is not valid JSON' },
   unsupported_media_type: {
     status: 415,

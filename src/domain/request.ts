@@ -4,10 +4,16 @@ import { handleSchema } from './names.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
-const shortText = z.string().min(1).max(256);
+/** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
+const carried = (text: z.ZodString) =>
+  text.refine(
+    (value) => !value.includes('\0') && value.isWellFormed(),
+    'holds a NUL or half of a character',
+  );
+const shortText = carried(z.string().min(1).max(256));
 
 /** Largest prompt, in UTF-16 code units. */
-export const PROMPT_MAX = 8 * 1024 * 1024;
+export const PROMPT_MAX = 4 * 1024 * 1024;
 
 const startFields = {
   kind: z.enum(WORK_UNIT_KINDS).default('task_run'),
@@ -15,7 +21,7 @@ const startFields = {
   ownerId: shortText,
   handle: handleSchema.optional(),
   /** Absolute path of the work tree; the daemon's home directory when absent. */
-  cwd: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
+  cwd: carried(z.string().startsWith('/', 'must be an absolute path').max(4096)).optional(),
   /** Paths besides the work tree, and whatever else must be held alone while it runs. */
   leases: z.array(leaseRequestSchema).max(64).default([]),
   /**
@@ -54,7 +60,11 @@ export const startWorkUnitSchema = z.discriminatedUnion('runnerId', [
   z.strictObject({
     ...startFields,
     runnerId: z.literal('command'),
-    argv: z.array(z.string().max(131_072)).min(1).max(4096),
+    argv: z
+      .array(carried(z.string().max(131_072)))
+      .min(1)
+      .max(4096)
+      .refine(([program]) => program !== '', { path: [0], message: 'names no program' }),
   }),
 ]);
 export type StartWorkUnit = z.output<typeof startWorkUnitSchema>;

@@ -114,6 +114,8 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     approval_approved: 'running',
     approval_denied: 'failed',
     approval_expired: 'failed',
+    // The question may have been dropped by the runner itself; how it ended is still true.
+    runner_succeeded: 'succeeded',
     runner_failed: 'failed',
     runner_cancelled: 'cancelled',
     runner_lost: 'stale',
@@ -201,6 +203,7 @@ const ATTEMPT_TABLE: Table<AttemptStatus, AttemptEvent> = {
     approval_requested: ALREADY('waiting for an approval'),
     approval_approved: 'started',
     cancel: 'cancelling',
+    succeeded: 'succeeded',
     failed: 'failed',
     cancelled: 'cancelled',
     lost: 'lost',

@@ -4,6 +4,7 @@ import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import type { RecoveryAction } from './plan.ts';
 import { planRecovery } from './plan.ts';
+import { sweep } from './sweep.ts';
 
 export interface RecoveryReport {
   readonly at: string;
@@ -56,5 +57,6 @@ export async function recover(context: Context, supervisor: Supervisor): Promise
   };
   context.store.saveReport(context.runtimeInstanceId, report);
   context.log.info(report, 'recovery');
+  await sweep(context);
   return report;
 }

@@ -33,13 +33,17 @@ interface AppliedRow {
   checksum: string;
 }
 
-function refuseUnknown(applied: readonly AppliedRow[], known: readonly Migration[]): void {
+function refuseUnknown(
+  file: string,
+  applied: readonly AppliedRow[],
+  known: readonly Migration[],
+): void {
   const newest = known.at(-1)?.id ?? 0;
   const newer = applied.find((row) => row.id > newest);
   if (newer) {
     throw new OutliveError(
       'store_newer',
-      `The store has schema ${newer.id} (${newer.name}), this outlive knows up to ${newest}. Start the newer outlive again.`,
+      `${file} has schema ${newer.id} (${newer.name}), this outlive knows up to ${newest}. Start the newer outlive again.`,
     );
   }
   for (const row of applied) {
@@ -47,7 +51,7 @@ function refuseUnknown(applied: readonly AppliedRow[], known: readonly Migration
     if (migration?.checksum === row.checksum) continue;
     throw new OutliveError(
       'store_damaged',
-      `Migration ${row.id} (${row.name}) in the store is not the one this outlive has. The store was made by another build; use that one.`,
+      `${file}: migration ${row.id} (${row.name}) is not the one this outlive has. The store was made by another build; use that one.`,
     );
   }
 }
@@ -67,7 +71,7 @@ export function migrate(db: Database, at: string, known = readMigrations()): num
     const applied = db
       .prepare<[], AppliedRow>('SELECT id, name, checksum FROM migrations ORDER BY id')
       .all();
-    refuseUnknown(applied, known);
+    refuseUnknown(db.name, applied, known);
     const insert = db.prepare(
       'INSERT INTO migrations (id, name, checksum, applied_at) VALUES (?, ?, ?, ?)',
     );

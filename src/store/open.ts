@@ -1,5 +1,14 @@
 /** Opens the store: WAL, synchronous=FULL, migrated, or refused with a reason. */
-import { mkdirSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { OutliveError } from '../domain/errors.ts';
@@ -14,19 +23,22 @@ const CHECK_UP_TO_BYTES = 64 * 1024 * 1024;
 
 const UNUSABLE = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_FORMAT']);
 
+const damaged = (file: string, what: string, cause?: unknown): OutliveError =>
+  new OutliveError(
+    'store_damaged',
+    `${file}: ${what}. Nothing is started over it; restore a backup or move the file away.`,
+    { cause },
+  );
+
 /** Turns what SQLite throws into the error a person can act on; passes our own through. */
 export function storeError(error: unknown, file: string): OutliveError {
   if (error instanceof OutliveError) return error;
   const code = (error as { code?: string }).code ?? '';
   const message = (error as Error).message;
   if (UNUSABLE.has(code.split('_').slice(0, 2).join('_'))) {
-    return new OutliveError(
-      'store_damaged',
-      `${file}: ${message}. Nothing is started over it; restore a backup or move the file away.`,
-      { cause: error },
-    );
+    return damaged(file, message, error);
   }
-  if (code === 'SQLITE_FULL') {
+  if (code === 'SQLITE_FULL' || code === 'ENOSPC') {
     return new OutliveError('disk_full', `${file}: ${message}. Free some space.`, { cause: error });
   }
   return new OutliveError('store_unavailable', `${file}: ${code || 'error'}: ${message}.`, {
@@ -41,21 +53,55 @@ export interface OpenedDatabase {
 }
 
 function check(db: Database.Database, file: string): void {
-  const id = db.pragma('application_id', { simple: true });
   const tables = db.prepare('SELECT count(*) AS n FROM sqlite_schema').get() as { n: number };
-  if (id !== APPLICATION_ID && tables.n > 0) {
-    throw new OutliveError(
-      'store_damaged',
-      `${file} is a database of something else, not outlive's.`,
-    );
-  }
-  if (tables.n === 0 || statSync(file).size > CHECK_UP_TO_BYTES) return;
+  if (tables.n === 0) throw damaged(file, 'nothing is in it');
+  if (db.pragma('application_id', { simple: true }) !== APPLICATION_ID)
+    throw damaged(file, "it is a database of something else, not outlive's");
+  const { size } = statSync(file);
+  // With a log beside it the end of the file may still be in there (a crash in a checkpoint).
+  const hasLog = (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  const pageSize = Number(db.pragma('page_size', { simple: true }));
+  if (size % pageSize !== 0 && !hasLog) throw damaged(file, 'its last page was cut off');
+  if (size > CHECK_UP_TO_BYTES) return;
   const result = db.pragma('quick_check(1)', { simple: true });
-  if (result !== 'ok') {
-    throw new OutliveError(
-      'store_damaged',
-      `${file}: ${String(result)}. Nothing is started over it; restore a backup or move the file away.`,
-    );
+  if (result !== 'ok') throw damaged(file, String(result));
+}
+
+function syncDirectory(directory: string): void {
+  const handle = openSync(directory, 'r');
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/**
+ * Makes a new store beside its place and links it there when it is whole. So an empty
+ * file of the store's name is never a beginning: it is what is left of a lost store.
+ */
+function make(file: string, at: string): void {
+  const temporary = `${file}.new-${process.pid}`;
+  rmSync(temporary, { force: true });
+  try {
+    const db = new Database(temporary);
+    try {
+      db.pragma('journal_mode = MEMORY');
+      db.pragma('synchronous = FULL');
+      db.pragma(`application_id = ${APPLICATION_ID}`);
+      migrate(db, at);
+      // Now, while nobody else has it open: a later switch could meet a reader's lock.
+      db.pragma('journal_mode = WAL');
+    } finally {
+      db.close();
+    }
+    linkSync(temporary, file);
+    syncDirectory(path.dirname(file));
+  } catch (error) {
+    // Another opener was faster: its store is as good as ours.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(temporary, { force: true });
   }
 }
 
@@ -68,12 +114,20 @@ export function openDatabase(directory: string, at: string): OpenedDatabase {
   let db: Database.Database | undefined;
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
+    // In this order: another opener may just be making both.
+    const hasLog = existsSync(`${file}-wal`);
+    if (!existsSync(file)) {
+      // SQLite would play the log of the lost store into the new one.
+      if (hasLog) throw damaged(`${file}-wal`, 'the store it belongs to is gone');
+      make(file, at);
+    }
+    // Before SQLite looks: it would remove the log of an empty file.
+    if (statSync(file).size === 0) throw damaged(file, 'it is empty');
     db = new Database(file, { timeout: 5_000 });
     check(db, file);
     db.pragma('journal_mode = WAL');
     db.pragma('synchronous = FULL');
     db.pragma('foreign_keys = ON');
-    db.pragma(`application_id = ${APPLICATION_ID}`);
     return { db, file, schemaVersion: migrate(db, at) };
   } catch (error) {
     db?.close();

@@ -1,5 +1,4 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
-import { OutliveError } from '../domain/errors.ts';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type Channels, channelStatements } from './channels.ts';
@@ -54,32 +53,46 @@ export function openStore(directory: string, workspace: string, at: string): Sto
   return {
     file,
     schemaVersion,
-    workUnits: workUnitStatements(db, workspace),
-    attempts: attemptStatements(db, workspace),
-    events: eventStatements(db),
-    resources: resourceStatements(db, workspace),
-    queue: queueStatements(db, workspace),
-    channels: channelStatements(db, workspace),
-    diagnostics: diagnosticStatements(db, workspace),
-    write: (work) => {
-      try {
-        return db.transaction(work).immediate();
-      } catch (error) {
-        const ours = error instanceof OutliveError || !isSqliteError(error);
-        throw ours ? error : storeError(error, file);
-      }
-    },
+    workUnits: speaking(workUnitStatements(db, workspace), file),
+    attempts: speaking(attemptStatements(db, workspace), file),
+    events: speaking(eventStatements(db), file),
+    resources: speaking(resourceStatements(db, workspace), file),
+    queue: speaking(queueStatements(db, workspace), file),
+    channels: speaking(channelStatements(db, workspace), file),
+    diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row) => {
-      instance.run(row);
+      inOurWords(file, () => instance.run(row));
     },
     saveReport: (instanceId, value) => {
-      report.run(JSON.stringify(value), instanceId);
+      inOurWords(file, () => report.run(JSON.stringify(value), instanceId));
     },
     probe: () => {
-      probe.get();
+      inOurWords(file, () => probe.get());
     },
     close: () => db.close(),
   };
+}
+
+/** Runs `work`; what SQLite throws becomes the error of the table, anything else passes. */
+function inOurWords<Result>(file: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    throw isSqliteError(error) ? storeError(error, file) : error;
+  }
+}
+
+/** A group of statements that says in our words what is wrong with the store, also in reads. */
+function speaking<Group extends Record<string, (...args: never[]) => unknown>>(
+  group: Group,
+  file: string,
+): Group {
+  const entries = Object.entries(group).map(([name, statement]) => [
+    name,
+    (...args: never[]) => inOurWords(file, () => statement(...args)),
+  ]);
+  return Object.fromEntries(entries) as Group;
 }
 
 const isSqliteError = (error: unknown): boolean =>

@@ -35,6 +35,7 @@ const rowSchema = z.object({
   taskId: z.string().nullable(),
   teammateId: z.string().nullable(),
   providerPresetId: z.string().nullable(),
+  externalSubject: z.string().nullable(),
   runnerId: z.enum(RUNNERS),
   idempotencyKey: z.string(),
   status: z.enum(WORK_UNIT_STATUSES),
@@ -62,7 +63,7 @@ export type WorkUnitRow = z.output<typeof rowSchema>;
 
 const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ownerType,
   owner_id AS ownerId, channel_id AS channelId, task_id AS taskId, teammate_id AS teammateId,
-  provider_preset_id AS providerPresetId, runner_id AS runnerId, idempotency_key AS idempotencyKey,
+  provider_preset_id AS providerPresetId, external_subject AS externalSubject, runner_id AS runnerId, idempotency_key AS idempotencyKey,
   status, priority, attempt_count AS attemptCount, active_attempt_id AS activeAttemptId,
   created_by_client_id AS createdByClientId, created_by_actor AS createdByActor,
   request_json AS request, timeout_policy_json AS timeoutPolicy, cwd, model,
@@ -96,7 +97,7 @@ export interface NewWorkUnit {
   readonly at: string;
 }
 
-/** The seed's unique key. */
+/** What makes a request the same request. */
 export interface IdempotencyKey {
   readonly workspaceId: string;
   readonly kind: string;
@@ -145,7 +146,7 @@ function reads(db: Database, workspace: string) {
     WHERE workspace_id = @workspaceId AND kind = @kind AND owner_type = @ownerType
       AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
   const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
-    WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, id LIMIT 1`);
+    WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, rowid LIMIT 1`);
   const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);

@@ -1,6 +1,6 @@
 /** The daemon's side of an attempt's files: what the wrapper finds, and what is swept afterwards. */
 import { constants } from 'node:fs';
-import { link, lstat, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
@@ -146,10 +146,19 @@ export async function removeCredentials(paths: AttemptPaths): Promise<void> {
   await rm(paths.credentials, { recursive: true, force: true });
 }
 
-/** After the end: the runtime files go, spool and records stay. */
-export async function sweepRuntime(paths: AttemptPaths): Promise<void> {
+/** What a process that died in the middle of a write left: files that never became what they were to be. */
+const isUnfinished = (name: string): boolean =>
+  name === ATTEMPT_FILES.reserve ||
+  name.startsWith(`${ATTEMPT_FILES.claim}.`) ||
+  name.endsWith('.new');
+
+/** After the end: runtime files and unfinished ones go, spool and records stay. */
+export async function sweepAttempt(paths: AttemptPaths): Promise<void> {
   await rm(paths.runtime, { recursive: true, force: true });
-  await rm(path.join(paths.directory, ATTEMPT_FILES.reserve), { force: true });
+  const names = await readdir(paths.directory).catch(() => []);
+  for (const name of names.filter(isUnfinished)) {
+    await rm(path.join(paths.directory, name), { force: true });
+  }
 }
 
 /** Who holds the claim; a file that cannot be parsed was still made by somebody: the wrapper, as far as safety goes. */

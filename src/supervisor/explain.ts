@@ -5,12 +5,11 @@ import { unitName } from '../domain/names.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import { workUnitCell } from '../domain/states.ts';
 import { type Actor, TERMINAL_STATUSES } from '../domain/work-unit.ts';
-import type { StartRequest } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
-import { attemptPaths } from './attempt-directory.ts';
 import type { Context } from './context.ts';
+import { startRequest } from './start-request.ts';
 import { submit } from './submit.ts';
 
 export interface NamedValue {
@@ -171,29 +170,16 @@ class RolledBack extends Error {
   }
 }
 
-/** As the launch would ask for it; must be the same as in launch.ts. */
-function startRequest(context: Context, workUnit: WorkUnitRow): StartRequest {
-  const { settings, store, entropy, workspace } = context;
-  const { id: workUnitId, handle, runnerId, timeoutPolicy } = workUnit;
-  const attempt = { id: uuidv7(entropy), workUnitId, nonce: newNonce(entropy) };
-  const paths = attemptPaths(settings, attempt);
-  const number = workUnit.attemptCount + 1;
-  const keys = runnerId === 'pi' ? Object.keys(settings.keys) : [];
+/** An attempt as the next claim would make it; nothing of it is kept. */
+function imagined(context: Context, workUnit: WorkUnitRow) {
+  const { store, entropy, workspace } = context;
+  const { handle, id: workUnitId } = workUnit;
   return {
+    id: uuidv7(entropy),
+    workUnitId,
+    attemptNumber: workUnit.attemptCount + 1,
     unit: unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) }),
-    nonce: attempt.nonce,
-    attemptId: attempt.id,
-    description: `outlive ${workspace}: ${handle}, attempt ${number} (${runnerId})`,
-    argv: [settings.node, settings.wrapper, paths.directory],
-    attemptDirectory: paths.directory,
-    environment: {
-      PATH: settings.runnerEnvironment['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
-      HOME: settings.home,
-      LANG: settings.runnerEnvironment['LANG'] ?? 'C.UTF-8',
-    },
-    credentials: keys.map((name) => ({ name, path: `${paths.credentials}/${name}` })),
-    hardTimeoutMs: timeoutPolicy.hardTimeoutMs,
-    cancelGraceMs: timeoutPolicy.cancelGraceMs,
+    nonce: newNonce(entropy),
   };
 }
 
@@ -219,7 +205,7 @@ export function preview(
       const { workUnit, created } = submit(inside, input, options);
       const ended = older.filter(({ id, status }) => status !== 'cancelling' && isEnding(id));
       const waiting = waitingOf(context, workUnit);
-      const request = startRequest(context, workUnit);
+      const request = startRequest(context, workUnit, imagined(context, workUnit));
       throw new RolledBack({
         workUnit,
         created,

@@ -6,34 +6,7 @@ import type { AttemptPaths } from './attempt-directory.ts';
 import { prepareAttempt, removeCredentials } from './attempt-directory.ts';
 import type { Claim } from './claim.ts';
 import type { Context } from './context.ts';
-
-function startRequest(
-  context: Context,
-  { workUnit, attempt }: Claim,
-  paths: AttemptPaths,
-): StartRequest {
-  const { settings } = context;
-  const isPi = workUnit.runnerId === 'pi';
-  return {
-    unit: attempt.unit,
-    nonce: attempt.nonce,
-    attemptId: attempt.id,
-    description: `outlive ${context.workspace}: ${workUnit.handle}, attempt ${attempt.attemptNumber} (${workUnit.runnerId})`,
-    argv: [settings.node, settings.wrapper, paths.directory],
-    attemptDirectory: paths.directory,
-    // The wrapper's own environment: small. What the runner gets is in launch.json.
-    environment: {
-      PATH: settings.runnerEnvironment['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
-      HOME: settings.home,
-      LANG: settings.runnerEnvironment['LANG'] ?? 'C.UTF-8',
-    },
-    credentials: isPi
-      ? Object.keys(settings.keys).map((name) => ({ name, path: `${paths.credentials}/${name}` }))
-      : [],
-    hardTimeoutMs: workUnit.timeoutPolicy.hardTimeoutMs,
-    cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
-  };
-}
+import { startRequest } from './start-request.ts';
 
 /** Why nothing can be started, as a stored decision: the watch then ends the attempt by it. */
 function failBeforeStart(context: Context, attempt: AttemptRow, error: unknown): void {
@@ -86,7 +59,7 @@ export async function launch(context: Context, claim: Claim): Promise<void> {
   let request: StartRequest;
   try {
     paths = await prepareAttempt(context, claim.workUnit, claim.attempt);
-    request = startRequest(context, claim, paths);
+    request = startRequest(context, claim.workUnit, claim.attempt);
     context.fault('prepared');
   } catch (error) {
     failBeforeStart(context, claim.attempt, error);

@@ -15,6 +15,7 @@ import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
 import { type Explained, explain, type Preview, preview } from './explain.ts';
+import { current, keyed, unlessRepeated } from './idempotent.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
@@ -65,66 +66,6 @@ export interface SlotLimit {
   readonly type: SlotType;
   readonly key: string;
   readonly limit: number;
-}
-
-/** Carries nothing: the command behind an idempotency key was carried out before. */
-class Repeated extends Error {}
-
-/**
- * A context whose one commit also records the key, in the same transaction.
- * @throws Repeated, OutliveError `idempotency_mismatch`.
- */
-function keyed(
-  context: Context,
-  key: string | undefined,
-  command: string,
-  workUnitId: string,
-): Context {
-  if (key === undefined) return context;
-  const { diagnostics } = context.store;
-  // Asked at once as well: a look at a stale unit may refuse what was long done.
-  refuseRepeated(context, key, command, workUnitId);
-  return {
-    ...context,
-    writer: {
-      commit: (work) =>
-        context.writer.commit((transaction) => {
-          refuseRepeated(context, key, command, workUnitId);
-          const result = work(transaction);
-          diagnostics.recordCommand(key, { command, workUnitId }, transaction.at);
-          return result;
-        }),
-    },
-  };
-}
-
-/** @throws Repeated for the same command, OutliveError `idempotency_mismatch` for another. */
-function refuseRepeated(context: Context, key: string, command: string, workUnitId: string): void {
-  const prior = context.store.diagnostics.command(key);
-  if (!prior) return;
-  if (prior.command === command && prior.workUnitId === workUnitId) throw new Repeated();
-  throw new OutliveError(
-    'idempotency_mismatch',
-    `Idempotency key "${key}" was used to ${prior.command} work unit ${prior.workUnitId}. Use a new key.`,
-    { extra: { command: prior.command, workUnitId: prior.workUnitId } },
-  );
-}
-
-/** @throws OutliveError `not_found`. */
-function current(context: Context, id: string): WorkUnitRow {
-  const row = context.store.workUnits.get(id);
-  if (row) return row;
-  throw new OutliveError('not_found', `There is no work unit "${id}".`);
-}
-
-/** What `act` returns; the work unit as it is when that was carried out before. */
-function unlessRepeated(context: Context, id: string, act: () => WorkUnitRow): WorkUnitRow {
-  try {
-    return act();
-  } catch (error) {
-    if (error instanceof Repeated) return current(context, id);
-    throw error;
-  }
 }
 
 function limits(context: Context): readonly SlotLimit[] {

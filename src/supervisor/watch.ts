@@ -12,7 +12,7 @@ import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
-import { attemptPaths, revokeClaim, sweepRuntime } from './attempt-directory.ts';
+import { attemptPaths, revokeClaim, sweepAttempt } from './attempt-directory.ts';
 import { conclude } from './conclude.ts';
 import type { Context } from './context.ts';
 import { fail } from './end.ts';
@@ -28,7 +28,7 @@ const REREAD_MS = 60_000;
 /** After a failed look: the bus may be away for hours, and each try is a line in the log. */
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 30_000;
-/** TimeoutStopSec is the cancel grace plus this (DESIGN step 4), then 2 s for the kernel. */
+/** TimeoutStopSec is the cancel grace plus this (properties.ts), then 2 s for the kernel. */
 const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
 const EMPTY_WAIT_MS = 10_000;
@@ -261,7 +261,7 @@ class Watch implements AttemptWatch {
     // The exit record is in the store by now; an ended unit of ours must not stay loaded.
     const facts = await this.context.executor.read(this.unit);
     if (facts?.nonce === this.nonce) await this.context.executor.release(this.unit);
-    await sweepRuntime(this.paths);
+    await sweepAttempt(this.paths);
     return true;
   }
 

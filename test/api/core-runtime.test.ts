@@ -170,7 +170,7 @@ describe('channels', () => {
     [{ maxConcurrentRuns: '1' }, '/maxConcurrentRuns'],
     [{ status: 'off' }, '/status'],
     [{ onNewerSubject: 1 }, '/onNewerSubject'],
-    [{ colour: 'red' }, '/'],
+    [{ colour: 'red' }, '/colour'],
   ])('refuse %j and write nothing', async (body, path) => {
     const rig = await bootApi();
     const before = rig.counts();

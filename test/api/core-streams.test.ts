@@ -221,7 +221,7 @@ describe('POST /runs', () => {
     ['no prompt', {}, ['/prompt']],
     ['an empty prompt', { prompt: ' ' }, ['/prompt']],
     ['another kind', { prompt: 'x', kind: 'media_job' }, ['/kind']],
-    ['an unknown field', { prompt: 'x', colour: 1 }, ['/']],
+    ['an unknown field', { prompt: 'x', colour: 1 }, ['/colour']],
     ['an unknown runner', { prompt: 'x', runnerId: 'shell' }, ['/runnerId']],
     ['a wrong type', { prompt: 1 }, ['/prompt']],
   ])('refuses %s before any stream', async (_what, body, paths) => {

@@ -146,6 +146,7 @@ export function aWorkUnit(changes: Partial<WorkUnitView> = {}): WorkUnitView {
     taskId: null,
     teammateId: null,
     providerPresetId: null,
+    externalSubject: null,
     runnerId: 'pi',
     idempotencyKey: 'key',
     status: 'running',

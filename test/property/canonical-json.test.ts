@@ -10,7 +10,9 @@ const json: fc.Arbitrary<Json> = fc.jsonValue({ maxDepth: 4 }) as fc.Arbitrary<J
 function shuffled(value: Json, turn: number): Json {
   if (value === null || typeof value !== 'object') return value;
   if (Array.isArray(value)) return value.map((item: Json) => shuffled(item, turn + 1));
-  const entries = Object.entries(value).map(([key, inner]) => [key, shuffled(inner, turn + 1)] as const);
+  const entries = Object.entries(value).map(
+    ([key, inner]) => [key, shuffled(inner, turn + 1)] as const,
+  );
   const at = entries.length === 0 ? 0 : turn % entries.length;
   return Object.fromEntries([...entries.slice(at), ...entries.slice(0, at)].reverse());
 }

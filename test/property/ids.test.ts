@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { handleSchema } from '../../src/domain/names.ts';
 import { newNonce, randomHandle, timestamp, uuidv7 } from '../../src/domain/ids.ts';
+import { handleSchema } from '../../src/domain/names.ts';
 
 /** 2^48 - 1 milliseconds is the last instant a version 7 UUID holds (year 10889). */
 const time = fc.integer({ min: 0, max: 2 ** 48 - 1 });

@@ -9,18 +9,25 @@ import {
   workspaceSchema,
 } from '../../src/domain/names.ts';
 
-const LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789';
+const LETTERS = Array.from('abcdefghijklmnopqrstuvwxyz0123456789');
 const letter = fc.constantFrom(...LETTERS);
 const workspace = fc.string({ unit: letter, minLength: 1, maxLength: 32 });
 const handle = fc.oneof(
   fc.string({ unit: letter, minLength: 1, maxLength: 64 }),
   fc
-    .tuple(letter, fc.string({ unit: fc.constantFrom(...LETTERS, '-', '-'), maxLength: 62 }), letter)
+    .tuple(
+      letter,
+      fc.string({ unit: fc.constantFrom(...LETTERS, '-', '-'), maxLength: 62 }),
+      letter,
+    )
     .map((parts) => parts.join('')),
   // What looks most like a counter or a workspace of its own.
   fc.constantFrom('1', '0', '1-1', 'main-1', 'a--1', 'issue42', 'issue42-1', 'issue42-fix'),
 );
-const counter = fc.oneof(fc.integer({ min: 1, max: 200 }), fc.integer({ min: 1, max: 10 ** 15 - 1 }));
+const counter = fc.oneof(
+  fc.integer({ min: 1, max: 200 }),
+  fc.integer({ min: 1, max: 10 ** 15 - 1 }),
+);
 const identity: fc.Arbitrary<UnitIdentity> = fc.record({ workspace, handle, counter });
 
 /** Matches as systemd's ListUnitsByPatterns does (fnmatch with a single star). */
@@ -50,7 +57,18 @@ describe('row 132: unit names', () => {
   it('are only ever parsed when unitName would have made them', () => {
     const pieces = fc.array(
       fc.oneof(
-        fc.constantFrom('outlive', 'outlived', '-', '--', '.service', '.slice', '.', '@', '\n', ' '),
+        fc.constantFrom(
+          'outlive',
+          'outlived',
+          '-',
+          '--',
+          '.service',
+          '.slice',
+          '.',
+          '@',
+          '\n',
+          ' ',
+        ),
         fc.constantFrom('main', 'a', 'A', '0', '1', '01', '1e3', '10000000000000000', 'é', '_'),
         fc.string({ maxLength: 4 }),
       ),

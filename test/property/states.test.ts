@@ -61,9 +61,10 @@ describe('row 061: every cell of both tables', () => {
   });
 
   it('never moves a state to itself: that would be an event for nothing', () => {
-    for (const { from, event, cell } of [...workUnits, ...attempts]) {
-      if (cell.kind === 'move') expect(cell.to, `${from} × ${event}`).not.toBe(from);
-    }
+    const loops = [...workUnits, ...attempts].filter(
+      ({ from, cell }) => cell.kind === 'move' && cell.to === from,
+    );
+    expect(loops).toEqual([]);
   });
 });
 
@@ -112,7 +113,10 @@ describe('random sequences of events', () => {
       for (const state of seen) {
         for (const event of WORK_UNIT_EVENTS) seen.add(step(state, workUnitCell(state, event)));
       }
-      expect([...seen].some((state) => TERMINAL_STATUSES.has(state)), from).toBe(true);
+      expect(
+        [...seen].some((state) => TERMINAL_STATUSES.has(state)),
+        from,
+      ).toBe(true);
     }
   });
 });

@@ -8,10 +8,11 @@ import readline from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
 import { OutliveError } from '../../src/domain/errors.ts';
+import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import type { NewEvent } from '../../src/store/events.ts';
 import { STORE_FILE } from '../../src/store/open.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import type { NewWorkUnit } from '../../src/store/work-units.ts';
+import { type NewWorkUnit, workUnitStatements } from '../../src/store/work-units.ts';
 
 export const AT = '2026-01-02T03:04:05.678Z';
 export const WORKSPACE = 'main';
@@ -38,8 +39,25 @@ export function open(directory: string = temporaryDirectory()): Store {
 /** A second connection to a store's file, for looking behind its back. */
 export function raw(directory: string): Database.Database {
   const db = new Database(path.join(directory, STORE_FILE));
-  leftovers.push(() => db.close());
+  leftovers.push(() => {
+    db.close();
+  });
   return db;
+}
+
+/** How SQLite carries out the statement that takes the next queued work unit, as the store has it. */
+export function planOfNextQueued(directory: string): string {
+  const statements: string[] = [];
+  const db = new Database(path.join(directory, STORE_FILE), {
+    verbose: (sql) => statements.push(String(sql)),
+  });
+  leftovers.push(() => {
+    db.close();
+  });
+  workUnitStatements(db, WORKSPACE).nextQueued();
+  const [sql = ''] = statements;
+  const plan = db.prepare<[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all();
+  return plan.map(({ detail }) => detail).join('\n');
 }
 
 let made = 0;
@@ -62,15 +80,14 @@ export function newWorkUnit(known: Partial<NewWorkUnit> = {}): NewWorkUnit {
     createdByClientId: null,
     createdByActor: 'user',
     requestJson: '{"argv":["true"],"runnerId":"command"}',
-    timeoutPolicyJson: JSON.stringify({
-      heartbeatIntervalMs: 10_000,
-      heartbeatTimeoutMs: 45_000,
-      idleTimeoutMs: 600_000,
-      hardTimeoutMs: 3_600_000,
-      cancelGraceMs: 15_000,
-    }),
+    timeoutPolicyJson: JSON.stringify(defaultTimeouts('task_run')),
     cwd: '/',
     model: null,
+    channelId: null,
+    taskId: null,
+    teammateId: null,
+    providerPresetId: null,
+    externalSubject: null,
     at: AT,
     ...known,
   };

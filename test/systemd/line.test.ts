@@ -1,5 +1,5 @@
 /** The main job on real systemd with the real Pi: it runs, it fails honestly, it outlives its daemon. */
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { appears, Rig, script, sequenceIsWhole, systemctl } from '../support/rig.ts';
@@ -51,6 +51,24 @@ describe('a Pi run in a transient unit', () => {
     expect(statSync(path.join(rig.tree, 'made.txt')).mode & 0o777).toBe(0o644);
     await rig.unitsAreGone();
     expect(rig.model.violations()).toEqual([]);
+  });
+
+  it('has a directory of its own with launch file, claim, spool and logs, and nothing half-written; row 117', async () => {
+    await rig.startDaemon();
+    const { workUnit } = await rig.runToEnd({ prompt: script('say Hi') });
+    await rig.unitsAreGone();
+    const [attempt] = workUnit.attempts;
+    const directory = path.join(rig.config.directories.attempts, workUnit.id, attempt?.id ?? '');
+    expect(readdirSync(directory).sort()).toEqual([
+      'claim',
+      'events.jsonl',
+      'launch.json',
+      'stderr.log',
+      'stdout.log',
+    ]);
+    expect(statSync(directory).mode & 0o777).toBe(0o700);
+    expect(statSync(path.join(directory, 'events.jsonl')).mode & 0o777).toBe(0o600);
+    expect(readFileSync(path.join(directory, 'launch.json'), 'utf8')).not.toContain('test-key');
   });
 
   it('fails as provider_auth when the provider answers 401', async () => {
@@ -244,15 +262,34 @@ describe('what others do to the unit', () => {
     const { workUnit, events } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
     expect(events.at(-1)).toMatchObject({ type: 'work_unit.cancelled', actor: 'user' });
+    const session = path.join(rig.config.directories.sessions, id, 'session.jsonl');
+    const last = readFileSync(session, 'utf8').trim().split('\n').at(-1) ?? '';
+    expect(JSON.parse(last)).toMatchObject({ message: { stopReason: 'aborted' } });
+    await rig.unitsAreGone();
+  });
+
+  it('a runner that ignores SIGTERM is killed when its grace is over; row 120', async () => {
+    await rig.startDaemon();
+    const { id } = await rig.submit({
+      argv: ['sh', '-c', 'trap "" TERM; echo up; while :; do sleep 1; done'],
+      timeoutPolicy: { cancelGraceMs: 500 },
+    });
+    await rig.waitForEvent(id, (event) => event.type === 'stdout_delta', 'its output');
+    await rig.client.cancelWorkUnit(id);
+    const { workUnit } = await rig.outcome(id);
+    expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
     await rig.unitsAreGone();
   });
 });
 
 describe('one daemon per workspace', () => {
   it('a second one refuses and says who owns it; row 001', async () => {
-    const first = await rig.startDaemon();
-    const second = rig.spawnDaemon();
+    const first = await rig.startDaemon({ env: { OUTLIVE_PORT: '0' } });
+    const { port } = await rig.client.runtime();
+    const second = rig.spawnDaemon({ env: { OUTLIVE_PORT: String(port) } });
     expect(await second.exited).toBe(5);
+    // It never came as far as the port, which is taken and would have been its complaint.
+    expect(second.output()).not.toContain('port_taken');
     expect(second.output()).toContain(`workspace_owned`);
     expect(second.output()).toContain(`pid ${first.pid}`);
     const { pid } = await rig.client.runtime();

@@ -148,6 +148,7 @@ const LAUNCH = {
     idleTimeoutMs: 1,
     hardTimeoutMs: 1,
     cancelGraceMs: 0,
+    toolTimeoutMs: 1,
   },
   controlSocket: '/c.sock',
   captureBytes: 10,

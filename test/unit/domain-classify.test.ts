@@ -7,7 +7,7 @@ import { end, evidence, HARD_TIMEOUT_MS, lastWord } from '../property/evidence.t
 
 const verdict = (known: Partial<Evidence>) => classify(evidence(known));
 
-/** One line a reader can check against DESIGN's table: rule, kind, code. */
+/** One line a reader can check against the table of rules: rule, kind, code. */
 const short = (known: Partial<Evidence>): string => {
   const { rule, outcome } = verdict(known);
   return `${rule} ${outcome.kind}${'code' in outcome ? ` ${outcome.code}` : ''}`;
@@ -141,7 +141,10 @@ describe('Result=timeout has three meanings', () => {
   it('stubborn leftovers or a hung exit record: the main process itself exited well', () => {
     expect(short({ lastWord: lastWord(), end: end('timeout exited 0') })).toBe('13 succeeded');
     expect(
-      short({ lastWord: lastWord({ verdict: 'error', code: 'model_error' }), end: end('timeout exited 1') }),
+      short({
+        lastWord: lastWord({ verdict: 'error', code: 'model_error' }),
+        end: end('timeout exited 1'),
+      }),
     ).toBe('11 failed model_error');
   });
 });
@@ -348,7 +351,9 @@ describe('rule 13: success', () => {
 describe('rule 14: exit status 0 without a last word', () => {
   it('is not a success: nobody said that it is done', () => {
     expect(short({ end: end('success exited 0') })).toBe('14 failed runner_no_result');
-    expect(short({ opened: null, end: end('success exited 0') })).toBe('14 failed runner_no_result');
+    expect(short({ opened: null, end: end('success exited 0') })).toBe(
+      '14 failed runner_no_result',
+    );
   });
 });
 

@@ -9,8 +9,8 @@ import {
   WORK_UNIT_STATUSES,
 } from '../../src/domain/work-unit.ts';
 
-/** Seed 004's transitions, one by one, with the numbers of the checklist. */
-const SEED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
+/** The transitions of the checklist, one by one, with its numbers. */
+const LISTED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
   ['043', 'queued', 'claim', 'claimed'],
   ['044', 'claimed', 'runner_started', 'running'],
   ['045', 'running', 'approval_requested', 'waiting_for_approval'],
@@ -29,7 +29,7 @@ const SEED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUnitS
   ['058', 'failed', 'retry', 'queued'],
 ];
 
-/** What recovery and systemd need beyond the seed (DESIGN, "States"). */
+/** What recovery and systemd need beyond those. */
 const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
   ['claimed', 'never_started', 'queued'],
   ['claimed', 'launch_failed', 'failed'],
@@ -44,6 +44,14 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
   ['cancelling', 'runner_failed', 'failed'],
   ['cancelling', 'never_started', 'cancelled'],
   ['running', 'runner_cancelled', 'cancelled'],
+  ['waiting_for_approval', 'runner_succeeded', 'succeeded'],
+  ['waiting_for_approval', 'budget_exceeded', 'cancelling'],
+  ['claimed', 'interrupt', 'cancelling'],
+  ['running', 'interrupt', 'cancelling'],
+  ['waiting_for_approval', 'interrupt', 'cancelling'],
+  ['running', 'heartbeat_timeout', 'cancelling'],
+  ['running', 'tool_timeout', 'cancelling'],
+  ['running', 'budget_exceeded', 'cancelling'],
   ['stale', 'resume', 'queued'],
   ['stale', 'reconcile_alive', 'running'],
 ];
@@ -51,11 +59,11 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
 const LIVE = ['queued', 'claimed', 'running', 'waiting_for_approval', 'stale'] as const;
 
 describe('the table of work units', () => {
-  it.each(SEED)('row %s: %s --%s--> %s', (_row, from, event, to) => {
+  it.each(LISTED)('row %s: %s --%s--> %s', (_row, from, event, to) => {
     expect(workUnitCell(from, event)).toEqual({ kind: 'move', to });
   });
 
-  it.each(ADDED)('beyond the seed: %s --%s--> %s', (from, event, to) => {
+  it.each(ADDED)('beyond those: %s --%s--> %s', (from, event, to) => {
     expect(workUnitCell(from, event)).toEqual({ kind: 'move', to });
   });
 
@@ -65,7 +73,7 @@ describe('the table of work units', () => {
 
   it('moves nowhere else: every other cell stays or refuses', () => {
     const listed = new Set([
-      ...SEED.map(([, from, event]) => `${from} ${event}`),
+      ...LISTED.map(([, from, event]) => `${from} ${event}`),
       ...ADDED.map(([from, event]) => `${from} ${event}`),
       ...LIVE.map((from) => `${from} cancel`),
     ]);
@@ -131,6 +139,7 @@ describe('the table of attempts', () => {
     ['started', 'lost', 'lost'],
     ['waiting_for_approval', 'approval_approved', 'started'],
     ['waiting_for_approval', 'cancel', 'cancelling'],
+    ['waiting_for_approval', 'succeeded', 'succeeded'],
     ['waiting_for_approval', 'failed', 'failed'],
     ['waiting_for_approval', 'cancelled', 'cancelled'],
     ['waiting_for_approval', 'lost', 'lost'],
@@ -197,7 +206,7 @@ describe('the vocabulary', () => {
     ['teammate_direct_reply', 120_000, 900_000],
     ['external_work_step', 600_000, 5_400_000],
   ] as const)('rows 096-101: %s is idle after %i ms and over after %i ms', (kind, idle, hard) => {
-    expect(defaultTimeouts(kind)).toEqual({
+    expect(defaultTimeouts(kind)).toMatchObject({
       heartbeatIntervalMs: 10_000,
       heartbeatTimeoutMs: 45_000,
       idleTimeoutMs: idle,

@@ -12,7 +12,7 @@ power_on() {
   prepare_state || fail 70 "cannot prepare $dir"
   mkdir "$cgroup" || fail 70 "cannot make $cgroup"
   launch
-  timeout "$boot_seconds" head -n 1 "$dir/fifo" >"$dir/answer" 3>&- {lock}<&- &
+  setpriv --pdeathsig TERM timeout "$boot_seconds" head -n 1 "$dir/fifo" >"$dir/answer" 3>&- {lock}<&- &
   reader=$!
   wait -n -p who "$keeper" "$reader"
   code=$?
@@ -61,7 +61,7 @@ boot_failed() { # WHY
   printf 'host: %s did not boot: %s\n' "$name" "$1"
   tail -n 20 "$dir/boot.log"
   journalctl --directory="$dir/journal" --no-pager --quiet --lines=20 --output=short-monotonic
-  exit 70
+  leave 70
 }
 
 # Becomes CMD. The death of nsenter (Ctrl-C of the script, `kill`) reaches CMD as SIGTERM.
@@ -100,17 +100,37 @@ shut_down() {
   rm -f "$dir/ready"
   (as_root timeout 150 systemctl stop "user@$agent_uid.service") &
   wait $! || echo "host: the user manager of $name did not stop in order"
+  end_commands
   kill -s RTMIN+4 "$init" # poweroff.target, systemd(1)
-  await_end init 3000 || echo "host: $name did not power off in order, cutting the power"
+  await 30 ended init || echo "host: $name did not power off in order, cutting the power"
 }
 
-await_end() { # init|keeper, HUNDREDTHS of a second
-  local tries
-  for ((tries = $2; tries > 0; tries--)); do
-    live_pid "$dir/$1" >/dev/null || return 0
+# Like sessions: SIGTERM, five seconds, SIGKILL. Not left to systemd-shutdown: it freezes everything first, a frozen command makes its
+# nsenter outside stop itself (util-linux), and then nobody reaps the dead command for which systemd-shutdown waits.
+end_commands() {
+  local pid group=$cgroup/outlive-commands
+  while read -r pid; do
+    [ "$(readlink "/proc/$pid/ns/pid")" = "$(readlink /proc/self/ns/pid)" ] || kill -TERM "$pid" 2>/dev/null
+  done <"$group/cgroup.procs"
+  await 5 empty "$group" || echo 1 >"$group/cgroup.kill"
+}
+
+# Neither the end of somebody else's child nor an empty cgroup is an event that a shell could wait for.
+await() { # SECONDS CMD…
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ "$SECONDS" -lt "$end" ] || return 1
     sleep 0.01
   done
-  return 1
+}
+
+ended() { # init|keeper
+  ! live_pid "$dir/$1" >/dev/null
+}
+
+empty() { # CGROUP
+  ! grep -qs 'populated 1' "$1/cgroup.events"
 }
 
 # Leaves the home, takes everything else: also half a boot.
@@ -119,12 +139,13 @@ power_off() {
   stop_keeper
   [ -d "$dir" ] || return 0
   init=$(live_pid "$dir/init") && kill -KILL "$init"
-  remove_cgroup && await_end keeper 1000 || return 1
+  # PID 1 is not gone before the commands inside are reaped by their nsenter outside, which the cgroup takes along.
+  await 10 remove_cgroup && await 10 ended keeper || return 1
   rm -f "$dir"/{init,keeper,ready,answer}
 }
 
 # Stopped first, because a fork between the look and the kill would leave a PID 1 that nobody knows. With PID 1 dead the keeper
-# ends by itself: killed, it would leave a zombie to whoever adopts it.
+# ends by itself (power_off waits for it): killed, it would leave a zombie to whoever adopts it.
 stop_keeper() {
   local child
   [ -z "$reader" ] || kill "$reader" 2>/dev/null
@@ -136,20 +157,15 @@ stop_keeper() {
   child=$(pgrep -P "$keeper")
   kill -KILL "${child:-$keeper}" 2>/dev/null
   kill -CONT "$keeper" 2>/dev/null
-  wait "$keeper" 2>/dev/null
+  identity "$keeper" >"$dir/keeper"
   keeper=''
 }
 
-# No event for an empty group reaches a shell; dying takes milliseconds, ten seconds mean that something hangs.
 remove_cgroup() {
-  local tries
-  for ((tries = 1000; tries > 0; tries--)); do
-    [ -d "$cgroup" ] || return 0
-    { echo 1 >"$cgroup/cgroup.kill"; } 2>/dev/null
-    find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null
-    [ -d "$cgroup" ] && sleep 0.01
-  done
-  return 1
+  [ -d "$cgroup" ] || return 0
+  { echo 1 >"$cgroup/cgroup.kill"; } 2>/dev/null
+  find "$cgroup" -depth -type d -exec rmdir {} + 2>/dev/null
+  [ ! -d "$cgroup" ]
 }
 
 throw_away() {

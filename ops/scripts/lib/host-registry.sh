@@ -10,9 +10,8 @@
 #   mnt/ fifo boot.log       boot's own
 
 registry=/run/outlive-hosts
-# Hybrid machines have cgroup v2 at /sys/fs/cgroup/unified.
-cgroot=$(awk '/ - cgroup2 / { print $5; exit }' /proc/self/mountinfo)
-created=0 # this process made the directory, so nothing in it is anybody's yet
+cgroot=/sys/fs/cgroup
+[ ! -d $cgroot/unified ] || cgroot=$cgroot/unified # a hybrid machine
 lock='' registry_lock=''
 
 use_name() { # NAME
@@ -26,9 +25,8 @@ in_registry() { # CMD…
   local code
   leave_registry # the signal that made us clean up may have come in here
   while [ -z "$registry_lock" ]; do
-    [ -d "$registry" ] || mkdir -m 700 "$registry" 2>/dev/null
-    [ -d "$registry" ] || return 1
-    exec {registry_lock}<"$registry" || continue
+    mkdir -m 700 "$registry" 2>/dev/null || [ -d "$registry" ] || return 1
+    { exec {registry_lock}<"$registry"; } 2>/dev/null || continue
     flock "$registry_lock"
     [ "$registry" -ef "/proc/self/fd/$registry_lock" ] || leave_registry
   done
@@ -40,26 +38,34 @@ in_registry() { # CMD…
 
 leave_registry() {
   [ -z "$registry_lock" ] || exec {registry_lock}<&-
-  registry_lock='' registry_lock=''
+  registry_lock=''
 }
 
+# Makes the entry if need be and locks it; `down` may remove it in between.
 register() {
-  in_registry make_entry || fail 1 "cannot make $dir"
+  until lock_name; do
+    in_registry make_entry || fail 1 "cannot make $dir"
+  done
 }
 
 make_entry() {
   delegate_controllers
-  if mkdir -m 700 "$dir" 2>/dev/null; then created=1; fi
-  [ -d "$dir" ]
+  mkdir -m 700 "$dir" 2>/dev/null || [ -d "$dir" ]
 }
 
+# Its mounts lie in a mount namespace that is gone; if one ever leaked, rm must stop at it. A large home goes before others have to
+# wait for us.
 forget() {
-  in_registry remove_entry
+  rm -rf --one-file-system "${dir:?}"/*
+  in_registry remove_entry rm -rf --one-file-system "$dir"
 }
 
-remove_entry() {
-  # Its mounts lie in a mount namespace that is gone; if one ever leaked, this must stop at it.
-  rm -rf --one-file-system "$dir"
+forget_if_empty() {
+  in_registry remove_entry rmdir "$dir" 2>/dev/null
+}
+
+remove_entry() { # CMD…
+  "$@"
   compgen -G "$registry/*" >/dev/null && return 0 # in a trap a bare return means the status before the trap
   withdraw_controllers
   rmdir "$registry" 2>/dev/null
@@ -86,26 +92,23 @@ withdraw_controllers() {
   rm -f "$registry/.controllers"
 }
 
-# Interruptible, because a boot by somebody else may take its time. Gives up after two minutes.
-lock_name() {
-  while :; do
-    exec {lock}<"$dir" || return 1
-    flock --wait 120 "$lock" &
-    wait $! || fail 1 "$name is being changed by another process"
-    [ "$dir" -ef "/proc/self/fd/$lock" ] && return
-    unlock_name
-    register
-  done
+# Fails if the entry is gone. Interruptible, because a boot by somebody else may take its time.
+lock_name() { # [SECONDS]
+  { exec {lock}<"$dir"; } 2>/dev/null || return 1
+  flock --wait "${1:-120}" "$lock" &
+  wait $! || fail 1 "$name is being changed by another process"
+  [ "$dir" -ef "/proc/self/fd/$lock" ] && return
+  unlock_name
+  return 1
 }
 
 unlock_name() {
   exec {lock}<&-
-  lock='' registry_lock=''
+  lock=''
 }
 
 lock_existing() {
-  [ -d "$dir" ] || fail 68 "there is no host $name. To start it: $0 up $name"
-  lock_name
+  lock_name || fail 68 "there is no host $name. To start it: $self up $name"
 }
 
 # A pid alone is no identity: it may be somebody else's by now.
@@ -137,11 +140,11 @@ state_is() { # STATE
   [ "$(state)" = "$1" ]
 }
 
-# A `run` that was SIGKILLed could not clean up; its host died with it, the next `run` removes the rest.
+# A `run` whose working half was SIGKILLed could not clean up; its host died with it, the next `run` removes the rest.
 sweep_orphans() {
   local owner
   for owner in "$registry"/run-*/owner; do
     [ -e "$owner" ] || continue
-    live_pid "$owner" >/dev/null || "$self" down "$(basename "$(dirname "$owner")")"
+    live_pid "$owner" >/dev/null || (use_name "$(basename "$(dirname "$owner")")" && lock_name 0 && throw_away) >/dev/null
   done
 }

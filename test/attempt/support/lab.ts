@@ -31,6 +31,7 @@ const TIMEOUTS = {
   idleTimeoutMs: 120_000,
   hardTimeoutMs: 300_000,
   cancelGraceMs: 15_000,
+  toolTimeoutMs: 120_000,
 };
 
 /** What a test changes in launch.json; timeouts one by one. */

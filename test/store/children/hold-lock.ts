@@ -8,11 +8,12 @@ import { acquireRuntimeLock, type RuntimeLock } from '../../../src/store/runtime
 
 const [, , directory = '', name = ''] = process.argv;
 const say = (word: Record<string, unknown>) => process.stdout.write(`${JSON.stringify(word)}\n`);
-let lock: RuntimeLock | null = null;
+const held: RuntimeLock[] = [];
 
 function take(): void {
   try {
-    lock = acquireRuntimeLock(directory, 'main');
+    const lock = acquireRuntimeLock(directory, 'main');
+    held.push(lock);
     say({ owner: true, pid: process.pid, previous: lock.previous?.runtimeInstanceId ?? null });
   } catch (error) {
     const { code, message, extra } = error as OutliveError;
@@ -21,7 +22,7 @@ function take(): void {
 }
 
 function describe(): void {
-  lock?.describe({
+  held[0]?.describe({
     workspaceId: 'main',
     runtimeInstanceId: name,
     pid: process.pid,
@@ -44,8 +45,7 @@ for await (const line of readline.createInterface({ input: process.stdin })) {
   } else if (verb === 'describe') {
     describe();
   } else {
-    lock?.release();
-    lock = null;
+    held.pop()?.release();
     say({ released: true });
   }
 }

@@ -1,0 +1,48 @@
+/** Removes what dead processes left in the runtime and exits directories. Touches nothing that may live. */
+import { readdir, rm, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
+import type { Context } from '../supervisor/context.ts';
+
+/** Younger than this it may be in use by somebody who is about to finish. */
+const SETTLED_MS = 2 * 60_000;
+const ATTEMPT_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+async function isSettled(context: Context, file: string): Promise<boolean> {
+  const { mtimeMs } = await stat(file);
+  return context.entropy.now() - mtimeMs > SETTLED_MS;
+}
+
+/** Control sockets and credentials of attempts that have ended, or that the store does not know. */
+async function sweepRuntime(context: Context): Promise<void> {
+  const { runtimeDirectory } = context.settings;
+  for (const name of await readdir(runtimeDirectory)) {
+    const file = path.join(runtimeDirectory, name);
+    const attempt = ATTEMPT_ID.test(name) ? context.store.attempts.get(name) : null;
+    const ended = attempt !== null && TERMINAL_ATTEMPT_STATUSES.has(attempt.status);
+    // Keys that `outlive daemon start` handed over and was killed before it took them back.
+    const handedOver = name.startsWith('daemon-start-') && (await isSettled(context, file));
+    if (ended || handedOver) await rm(file, { recursive: true, force: true });
+  }
+}
+
+/** Exit records whose script was killed before it put them in place. */
+async function sweepExits(context: Context): Promise<void> {
+  const { exitsDirectory } = context.settings;
+  for (const name of await readdir(exitsDirectory)) {
+    const file = path.join(exitsDirectory, name);
+    const unfinished = name.startsWith('.') && name.endsWith('.tmp');
+    if (unfinished && (await isSettled(context, file))) await rm(file, { force: true });
+  }
+}
+
+/** Sweeps at start. A failure is told and costs nothing. */
+export async function sweep(context: Context): Promise<void> {
+  for (const step of [sweepRuntime, sweepExits]) {
+    try {
+      await step(context);
+    } catch (error) {
+      context.log.warn({ err: error }, 'leftovers could not be swept');
+    }
+  }
+}

@@ -1,0 +1,38 @@
+/** What an executor is asked to start. */
+import type { StartRequest } from '../executor/port.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import { attemptPaths } from './attempt-directory.ts';
+import type { Context } from './context.ts';
+
+type StartedAttempt = Pick<AttemptRow, 'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce'>;
+
+/** The request that starts an attempt; also what a dry run shows. */
+export function startRequest(
+  context: Context,
+  workUnit: WorkUnitRow,
+  attempt: StartedAttempt,
+): StartRequest {
+  const { settings } = context;
+  const paths = attemptPaths(settings, attempt);
+  const isPi = workUnit.runnerId === 'pi';
+  return {
+    unit: attempt.unit,
+    nonce: attempt.nonce,
+    attemptId: attempt.id,
+    description: `outlive ${context.workspace}: ${workUnit.handle}, attempt ${attempt.attemptNumber} (${workUnit.runnerId})`,
+    argv: [settings.node, settings.wrapper, paths.directory],
+    attemptDirectory: paths.directory,
+    // The wrapper's own environment: small. What the runner gets is in launch.json.
+    environment: {
+      PATH: settings.runnerEnvironment['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
+      HOME: settings.home,
+      LANG: settings.runnerEnvironment['LANG'] ?? 'C.UTF-8',
+    },
+    credentials: isPi
+      ? Object.keys(settings.keys).map((name) => ({ name, path: `${paths.credentials}/${name}` }))
+      : [],
+    hardTimeoutMs: workUnit.timeoutPolicy.hardTimeoutMs,
+    cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
+  };
+}
