@@ -7,12 +7,13 @@ keeper='' # the `unshare` outside that waits for PID 1 inside, if it is our chil
 reader='' # the process that waits for the answer of the host's user manager
 
 power_on() {
-  local who code
+  local who code answer=''
   power_off || fail 70 "what is left of $name does not go away: $cgroup"
   prepare_state || fail 70 "cannot prepare $dir"
   mkdir "$cgroup" || fail 70 "cannot make $cgroup"
   launch
-  setpriv --pdeathsig TERM timeout "$boot_seconds" head -n 1 "$dir/fifo" >"$dir/answer" 3>&- {lock}<&- &
+  # One process and nothing of the caller's open in it: `timeout` killed in the middle of its fork would leave a child behind.
+  (read -r -t "$boot_seconds" answer && echo "$answer" >"$dir/answer") <>"$dir/fifo" >/dev/null 2>&1 3>&- {lock}<&- &
   reader=$!
   wait -n -p who "$keeper" "$reader"
   code=$?
@@ -22,10 +23,11 @@ power_on() {
     boot_failed "PID 1 ended with $code"
   fi
   reader=''
-  case $(cat "$dir/answer") in
+  [ ! -e "$dir/answer" ] || answer=$(<"$dir/answer")
+  case $answer in
     running | degraded) ;;
     '') boot_failed "the user manager did not answer within $boot_seconds s" ;;
-    *) boot_failed "the user manager is $(cat "$dir/answer")" ;;
+    *) boot_failed "the user manager is $answer" ;;
   esac
   touch "$dir/ready"
 }
