@@ -161,7 +161,11 @@ export function traces(prefix: string, marker = prefix): string[] {
     const stat = read(`/proc/${pid}/stat`);
     if (/\) Z /.test(stat)) continue; // dead, its parent has not looked yet
     const command = read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ');
-    if (command.includes(marker) || read(`/proc/${pid}/cgroup`).includes(`outlive-host-${prefix}`))
+    if (
+      command.includes(marker) ||
+      command.includes(`${registry}/${prefix}`) ||
+      read(`/proc/${pid}/cgroup`).includes(`outlive-host-${prefix}`)
+    )
       found.push(`process ${pid}: ${command}`);
     if (read(`/proc/${pid}/mountinfo`).includes(`${registry}/${prefix}`))
       found.push(`mount seen by process ${pid}: ${command}`);
