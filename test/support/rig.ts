@@ -99,7 +99,9 @@ export class Rig {
     this.client = createClient({ socketPath: this.config.directories.apiSocket });
   }
 
-  static async create(options: { apiKey?: string; modelKey?: string } = {}): Promise<Rig> {
+  static async create(
+    options: { apiKey?: string; modelKey?: string; stateHome?: string } = {},
+  ): Promise<Rig> {
     const runtime = process.env['XDG_RUNTIME_DIR'];
     if (!runtime) throw new Error('XDG_RUNTIME_DIR is not set: run this through ops/scripts/host');
     const base = mkdtempSync(path.join(os.homedir(), 'rig-'));
@@ -120,7 +122,7 @@ export class Rig {
       XDG_RUNTIME_DIR: runtime,
       DBUS_SESSION_BUS_ADDRESS:
         process.env['DBUS_SESSION_BUS_ADDRESS'] ?? `unix:path=${runtime}/bus`,
-      XDG_STATE_HOME: path.join(base, 'state'),
+      XDG_STATE_HOME: options.stateHome ?? path.join(base, 'state'),
       XDG_CONFIG_HOME: path.join(base, 'config'),
       XDG_CACHE_HOME: path.join(base, 'cache'),
       PI_CODING_AGENT_DIR: agent,
@@ -239,6 +241,17 @@ export class Rig {
       while ((await this.loadedUnits()) !== '') await pause(50);
     };
     await within('the units to be let go', gone());
+  }
+
+  /** Resolves once no unit of this workspace runs, whether it was let go or not. */
+  async unitsAreDead(): Promise<void> {
+    const states = ['active', 'activating', 'deactivating'].map((state) => `--state=${state}`);
+    const dead = async (): Promise<void> => {
+      const pattern = `outlive-${this.workspace}-*`;
+      while ((await systemctl('list-units', '--plain', '--no-legend', ...states, pattern)) !== '')
+        await pause(50);
+    };
+    await within('the units to end', dead());
   }
 
   async end(): Promise<void> {

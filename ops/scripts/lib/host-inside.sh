@@ -119,6 +119,9 @@ fresh_file_systems() {
     mount -t tmpfs -o "mode=$mode,nosuid" "outlive-$path" "$root/$path"
   done
   mkdir -p "$root"/run/{systemd/system,user,outlive-host/none}
+  # A disk that tests may fill: the user's own, and small.
+  mkdir "$root/run/outlive-host/small"
+  mount -t tmpfs -o size=12m,mode=700,uid=1000,gid=1000,nosuid,nodev outlive-small "$root/run/outlive-host/small"
   mkdir -m 1777 "$root/run/lock"
   # Names are still resolved where resolv.conf points into the machine's /run.
   [ ! -L /etc/resolv.conf ] || cp --remove-destination -L /etc/resolv.conf "$root/etc/resolv.conf" || true

@@ -1,0 +1,76 @@
+/** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { cli } from '../support/cli.ts';
+import { Rig, sequenceIsWhole } from '../support/rig.ts';
+
+/** A private host has a small file system of the user's own; a live one has none to spare. */
+const SMALL_DISK = '/run/outlive-host/small';
+const HAS_DISK = existsSync(SMALL_DISK);
+
+let rig: Rig;
+let state: string;
+let filler: string;
+beforeEach(async () => {
+  if (!HAS_DISK) return;
+  state = mkdtempSync(path.join(SMALL_DISK, 'state-'));
+  filler = path.join(SMALL_DISK, 'filler');
+  rig = await Rig.create({ stateHome: state });
+});
+afterEach(async () => {
+  if (!HAS_DISK) return;
+  await rig.end();
+  for (const left of [state, filler]) rmSync(left, { recursive: true, force: true });
+});
+
+/** Writes until nothing more fits. */
+function fill(): void {
+  const block = Buffer.alloc(64 * 1024);
+  expect(() => {
+    for (;;) writeFileSync(filler, block, { flag: 'a' });
+  }).toThrow('ENOSPC');
+}
+
+describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)', () => {
+  it('at launch: a typed refusal or a typed failure, and work goes on when there is room', async () => {
+    await rig.startDaemon();
+    const before = await rig.runToEnd({ argv: ['echo', 'before'] });
+    expect(before.workUnit.status).toBe('succeeded');
+    fill();
+    const result = await cli(rig, ['run', '--runner', 'command', '--', 'echo', 'no room']);
+    expect(result.status).toBe(1);
+    expect(result.stderr).toContain('disk_full');
+    rmSync(filler);
+    const after = await rig.runToEnd({ argv: ['echo', 'after'] });
+    expect(after.workUnit.status).toBe('succeeded');
+    // Nothing of what was there is lost, and nothing was left half done.
+    const kept = await rig.outcome(before.workUnit.id);
+    expect(kept.events).toEqual(before.events);
+    expect(sequenceIsWhole(after.events)).toBe(true);
+    await rig.unitsAreGone();
+    expect((await rig.client.listWorkUnits({ active: true })).items).toEqual([]);
+  });
+
+  it('in the middle of a run: the daemon lives, and the outcome is stored when there is room', async () => {
+    const daemon = await rig.startDaemon();
+    const { id } = await rig.submit({
+      argv: ['sh', '-c', `echo up; until [ -e ${rig.tree}/go ]; do sleep 0.1; done; exit 0`],
+      timeoutPolicy: { heartbeatIntervalMs: 200 },
+    });
+    await rig.waitForEvent(id, (event) => event.type === 'stdout_delta', 'its output');
+    fill();
+    writeFileSync(path.join(rig.tree, 'go'), '');
+    // The daemon cannot store the end now; that it still answers is what counts.
+    await rig.unitsAreDead();
+    expect((await rig.client.runtime()).pid).toBe(daemon.pid);
+    rmSync(filler);
+    const { workUnit, events } = await rig.outcome(id);
+    // Whether its last words still fitted is the disk's to say; what it was is told either way.
+    expect(`${workUnit.status} ${workUnit.errorCode}`).toMatch(
+      /^(succeeded null|failed (disk_full|spool_lost))$/,
+    );
+    expect(sequenceIsWhole(events)).toBe(true);
+    await rig.unitsAreGone();
+  });
+});
