@@ -4,7 +4,8 @@ import net from 'node:net';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Executor } from '../../src/executor/port.ts';
-import { failure, nextHint, Rig, systemctl, within } from './executor-rig.ts';
+import { systemctl, within } from '../support/rig.ts';
+import { failure, nextHint, Rig } from './executor-rig.ts';
 
 /** A wire between executor and bus that can be held up and cut. */
 class Cuttable {

@@ -4,7 +4,8 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Executor } from '../../src/executor/port.ts';
-import { Rig, within } from './executor-rig.ts';
+import { within } from '../support/rig.ts';
+import { Rig } from './executor-rig.ts';
 
 const rig = new Rig();
 let executor: Executor;

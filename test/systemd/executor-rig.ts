@@ -1,42 +1,19 @@
 /** What the real-systemd tests of the executor share: a workspace of their own, swept afterwards. */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, watch, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { type ExitRecord, exitRecordSchema } from '../../src/domain/evidence.ts';
 import { dropInDirectoryName, sliceName } from '../../src/domain/names.ts';
 import type { Executor, StartRequest, UnitFacts } from '../../src/executor/port.ts';
 import { createSystemdExecutor, type SystemdExecutorOptions } from '../../src/systemd/executor.ts';
-
-const run = promisify(execFile);
-
-/** Far above what anything here takes: reaching it is a failure, never a measurement. */
-const PATIENCE_MS = 30_000;
+import { appears, systemctl, within } from '../support/rig.ts';
 
 function need(name: string): string {
   const value = process.env[name];
   if (!value) throw new Error(`${name} is not set: run this through ops/scripts/host`);
   return value;
-}
-
-/** `systemctl --user …`, its stdout. */
-export async function systemctl(...args: readonly string[]): Promise<string> {
-  return (await run('systemctl', ['--user', ...args])).stdout.trim();
-}
-
-/** Rejects with `what` when the promise takes longer than anything here may. */
-export async function within<T>(what: string, promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`waited in vain for ${what}`)), PATIENCE_MS);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** What a promise is rejected with; listened to from the start, awaited when due. */
@@ -47,21 +24,6 @@ export function failure(promise: Promise<unknown>): Promise<unknown> {
     },
     (error: unknown) => error,
   );
-}
-
-/** Resolves once the file exists, told by inotify. */
-export async function appears(file: string): Promise<void> {
-  let found = (): void => {};
-  const there = new Promise<void>((resolve) => {
-    found = resolve;
-  });
-  const watcher = watch(path.dirname(file), () => existsSync(file) && found());
-  try {
-    if (existsSync(file)) found();
-    await within(file, there);
-  } finally {
-    watcher.close();
-  }
 }
 
 /** The next hint that passes. Begin it before what causes it. */

@@ -4,7 +4,8 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Executor } from '../../src/executor/port.ts';
-import { appears, nextHint, Rig, systemctl } from './executor-rig.ts';
+import { appears, systemctl } from '../support/rig.ts';
+import { nextHint, Rig } from './executor-rig.ts';
 
 const rig = new Rig();
 let executor: Executor;
