@@ -5,6 +5,7 @@ const tier = (name: string, options: Record<string, unknown> = {}) => ({
   test: {
     name,
     include: [`test/${name}/**/*.test.ts`],
+    setupFiles: ['test/support/seed.ts'],
     testTimeout: 20_000,
     hookTimeout: 60_000,
     ...options,

@@ -22,7 +22,10 @@ function makeCgroup(): string | null {
 test('what is still alive in the unit is named in the last word', async (context) => {
   const cgroup = makeCgroup();
   if (cgroup === null) return context.skip('making a cgroup needs root and cgroup v2');
-  const lab = await makeShellLab('setsid sleep 300 > /dev/null 2>&1 & echo $!');
+  const lab = await makeShellLab(
+    // Its name is sleep's only once setsid has become it.
+    'setsid sleep 300 > /dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo $!',
+  );
   const enter = ['/bin/sh', '-c', `echo $$ > ${cgroup}/cgroup.procs; exec "$@"`, 'enter'];
   const wrapper = lab.start({ INVOCATION_ID: 'feedbeef' }, enter);
   expect((await wrapper.ended).code).toBe(0);
