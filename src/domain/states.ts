@@ -95,6 +95,8 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
   },
   running: {
     runner_started: ALREADY('running'),
+    // The unit was seen to run, then the machine went away before the wrapper had begun.
+    never_started: 'queued',
     approval_requested: 'waiting_for_approval',
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',

@@ -150,7 +150,7 @@ function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Ver
     ]);
     return;
   }
-  if (end.workUnit === 'never_started') {
+  if (end.workUnit === 'never_started' && workUnit.status !== 'stale') {
     requeue(transaction, workUnit, attempt.id);
     return;
   }

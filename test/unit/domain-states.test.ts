@@ -33,6 +33,7 @@ const LISTED: readonly (readonly [string, WorkUnitStatus, WorkUnitEvent, WorkUni
 const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])[] = [
   ['claimed', 'never_started', 'queued'],
   ['claimed', 'launch_failed', 'failed'],
+  ['running', 'never_started', 'queued'],
   ['claimed', 'runner_succeeded', 'succeeded'],
   ['claimed', 'runner_failed', 'failed'],
   ['claimed', 'runner_cancelled', 'cancelled'],
