@@ -255,6 +255,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const lock = acquireRuntimeLock(config.directories.state, config.workspace);
   let executor: Executor | undefined;
   let store: Store | undefined;
+  let supervisor: Supervisor | undefined;
   try {
     const identity = { runtimeInstanceId: uuidv7(entropy), startedAt: timestamp(entropy) };
     const opened = openStoreOr(options, identity.startedAt);
@@ -277,10 +278,12 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       settings: settingsOf(config),
       fault: options.fault,
     };
-    const supervisor = createSupervisor(context);
+    supervisor = createSupervisor(context);
     await recover(context, supervisor);
     return await serve({ options, identity, lock, store, executor, supervisor, hub });
   } catch (error) {
+    // Attempts may have been taken up already: nobody may go on watching them without a store.
+    await supervisor?.close();
     await executor?.close();
     store?.close();
     lock.release();

@@ -66,6 +66,8 @@ export async function launch(context: Context, claim: Claim): Promise<void> {
     return;
   }
   try {
+    // Its end may have been decided meanwhile: then nothing is started at all.
+    if (context.store.attempts.get(claim.attempt.id)?.intent) return;
     const result = await context.executor.start(request);
     context.fault('start_answered');
     await afterStart(context, claim, result);
