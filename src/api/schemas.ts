@@ -49,6 +49,8 @@ export const attemptViewSchema = z.object({
   abortRequestedAt: time.nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** The lost attempt this one goes on from, null when it is none. */
+  resumesAttemptId: z.string().nullable(),
   /** The systemd unit; `systemctl --user status <unit>` shows it while it lives. */
   unit: z.string(),
   invocationId: z.string().nullable(),

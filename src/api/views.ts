@@ -24,6 +24,7 @@ export function attemptView(row: AttemptRow): AttemptView {
     abortRequestedAt: row.abortRequestedAt,
     errorCode: row.errorCode,
     errorMessage: row.errorMessage,
+    resumesAttemptId: row.resumesAttemptId,
     unit: row.unit,
     invocationId: row.invocationId,
     bootId: row.bootId,

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
+import { LOST_POLICIES } from './resume.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
 /** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
@@ -40,6 +41,8 @@ const startFields = {
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
   priority: z.int().min(-1000).max(1000).default(0),
   timeoutPolicy: timeoutPolicySchema.partial().optional(),
+  /** What becomes of it when its machine or user manager goes away; Pi resumes, a command fails. */
+  onLost: z.enum(LOST_POLICIES).optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

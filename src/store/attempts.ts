@@ -47,6 +47,8 @@ const rowSchema = z.object({
   abortRequestedAt: z.string().nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** The lost attempt this one goes on from. */
+  resumesAttemptId: z.string().nullable(),
 });
 export type AttemptRow = z.output<typeof rowSchema>;
 
@@ -59,7 +61,8 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   last_word_json AS lastWord, intent_json AS intent, exit_json AS exit,
   decided_by_rule AS decidedByRule, created_at AS createdAt, started_at AS startedAt,
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage`;
+  abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage,
+  resumes_attempt_id AS resumesAttemptId`;
 
 export interface NewAttempt {
   readonly id: string;
@@ -70,6 +73,7 @@ export interface NewAttempt {
   readonly unit: string;
   readonly nonce: string;
   readonly executor: string;
+  readonly resumesAttemptId: string | null;
   readonly at: string;
 }
 
@@ -135,9 +139,9 @@ export type Attempts = ReturnType<typeof attemptStatements>;
 export function attemptStatements(db: Database, workspace: string) {
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
     (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, status, unit, nonce,
-     executor, created_at)
+     executor, resumes_attempt_id, created_at)
     VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, 'created', @unit,
-     @nonce, @executor, @at)`);
+     @nonce, @executor, @resumesAttemptId, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
   const byWorkUnit = db.prepare<[string]>(
     `SELECT ${COLUMNS} FROM work_unit_attempts WHERE work_unit_id = ? ORDER BY attempt_number`,
@@ -148,6 +152,9 @@ export function attemptStatements(db: Database, workspace: string) {
     WHERE status IN ('created', 'started', 'waiting_for_approval', 'cancelling')`);
   const ended = db.prepare<[string], { n: number }>(`SELECT count(*) AS n FROM work_unit_attempts
     WHERE nonce = ? AND status IN ('succeeded', 'failed', 'cancelled', 'lost')`);
+  const losses = db.prepare<Record<string, string>, { n: number }>(`SELECT count(*) AS n
+    FROM work_unit_attempts WHERE work_unit_id = @workUnitId AND status = 'lost'
+      AND error_code IN ('host_shutdown', 'no_evidence') AND ended_at > @since`);
   const counter = db.prepare<[string, string], { last: number }>(`INSERT INTO unit_counters
     (workspace_id, handle, last) VALUES (?, ?, 1)
     ON CONFLICT (workspace_id, handle) DO UPDATE SET last = last + 1 RETURNING last`);
@@ -189,6 +196,9 @@ export function attemptStatements(db: Database, workspace: string) {
     listActive: (): AttemptRow[] => active.all().map((row) => rowSchema.parse(row)),
     /** True when the attempt of this nonce is ours and over. */
     hasEnded: (nonce: string): boolean => (ended.get(nonce)?.n ?? 0) > 0,
+    /** Attempts of a work unit that were lost, other than by a suspension, after `since`. */
+    countLosses: (workUnitId: string, since: string): number =>
+      losses.get({ workUnitId, since })?.n ?? 0,
     countActive: (): number => countActive.get()?.n ?? 0,
     /** Compare-and-set on the status; false when it is another one by now. */
     move: (

@@ -31,6 +31,22 @@ const rowSchema = z.object({
   data: z.string().transform((text) => JSON.parse(text) as Record<string, unknown>),
 });
 
+const toolSchema = z.object({
+  attemptId: z.string().nullable(),
+  type: z.enum(['tool.start', 'tool.end']),
+  data: z
+    .string()
+    .transform((text) => JSON.parse(text) as unknown)
+    .pipe(
+      z.looseObject({
+        toolCallId: z.string(),
+        tool: z.string(),
+        arguments: z.unknown(),
+        isError: z.boolean().default(false),
+        result: z.string().default(''),
+      }),
+    ),
+});
 const openToolSchema = z.object({ toolCallId: z.string(), ts: z.string() });
 
 const COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
@@ -54,6 +70,10 @@ export function eventStatements(db: Database) {
      FROM runtime_events
      WHERE work_unit_id = @workUnitId AND attempt_id = @attemptId AND type IN ('tool.start', 'tool.end')
      GROUP BY toolCallId HAVING sum(CASE type WHEN 'tool.start' THEN 1 ELSE -1 END) > 0`,
+  );
+  const toolCalls = db.prepare<[string]>(
+    `SELECT attempt_id AS attemptId, type, data_json AS data FROM runtime_events
+     WHERE work_unit_id = ? AND type IN ('tool.start', 'tool.end') ORDER BY seq`,
   );
   const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
     'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
@@ -101,6 +121,12 @@ export function eventStatements(db: Database) {
     /** Tool calls of an attempt that began and did not end, with the time they began. */
     openToolCalls: (workUnitId: string, attemptId: string): { toolCallId: string; ts: string }[] =>
       openTools.all({ workUnitId, attemptId }).map((row) => openToolSchema.parse(row)),
+    /** Beginnings and ends of all tool calls of a work unit, in their order. */
+    toolCalls: (workUnitId: string) =>
+      toolCalls.all(workUnitId).flatMap((row) => {
+        const call = toolSchema.safeParse(row);
+        return call.success ? [call.data] : [];
+      }),
     /** Events of the whole workspace in (after, upTo], in order, at most `limit`. */
     range: (after: number, upTo: number, limit: number): EventRow[] =>
       range.all(after, upTo, limit).map((row) => rowSchema.parse(row)),

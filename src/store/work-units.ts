@@ -1,6 +1,8 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
+import type { ResumeNote } from '../domain/resume.ts';
+import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
 import {
   ACTORS,
@@ -21,6 +23,7 @@ export const storedRequestSchema = z.looseObject({
   runnerId: z.enum(RUNNERS),
   prompt: z.string().optional(),
   argv: z.array(z.string()).optional(),
+  onLost: z.enum(LOST_POLICIES).optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 
@@ -58,6 +61,8 @@ const rowSchema = z.object({
   lastHeartbeatAt: z.string().nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** What the next attempt is told of the one that was lost. */
+  resume: json(resumeNoteSchema).nullable(),
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
 
@@ -70,7 +75,7 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   never_started_count AS neverStartedCount, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  error_code AS errorCode, error_message AS errorMessage`;
+  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume`;
 
 /** What a new row needs; the rest has defaults or comes later. */
 export interface NewWorkUnit {
@@ -115,6 +120,7 @@ export interface WorkUnitPatch {
   readonly endedAt?: string | null;
   readonly errorCode?: string | null;
   readonly errorMessage?: string | null;
+  readonly resume?: ResumeNote | null;
 }
 
 const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
@@ -125,6 +131,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
   endedAt: 'ended_at',
   errorCode: 'error_code',
   errorMessage: 'error_message',
+  resume: 'resume_json',
 };
 
 export interface ListFilter {
@@ -195,7 +202,7 @@ function move(
     .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
       WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
     .run({
-      ...patch,
+      ...bound(patch),
       to,
       at,
       id: expected.id,
@@ -204,6 +211,25 @@ function move(
     });
   return result.changes === 1;
 }
+
+/** Sets columns that are no transition. */
+function patchRow(db: Database, id: string, patch: WorkUnitPatch, at: string): void {
+  const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
+    (key) => patch[key] !== undefined,
+  );
+  const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
+  db.prepare(`UPDATE work_units SET updated_at = @at${sets} WHERE id = @id`).run({
+    ...bound(patch),
+    at,
+    id,
+  });
+}
+
+/** Structured columns are stored as JSON. */
+const bound = ({ resume, ...plain }: WorkUnitPatch): Record<string, string | number | null> => ({
+  ...plain,
+  ...(resume === undefined ? {} : { resume: resume && JSON.stringify(resume) }),
+});
 
 function writes(db: Database) {
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
@@ -232,6 +258,7 @@ function writes(db: Database) {
       patch: WorkUnitPatch,
       at: string,
     ): boolean => move(db, expected, to, patch, at),
+    patch: (id: string, patch: WorkUnitPatch, at: string): void => patchRow(db, id, patch, at),
     touchEvent: (id: string, at: string): void => {
       touchEvent.run(at, id);
     },

@@ -4,6 +4,7 @@ import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs
 import path from 'node:path';
 import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
+import { continuationPrompt } from '../domain/resume.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context, Settings } from './context.ts';
@@ -66,6 +67,10 @@ async function writeDurably(file: string, content: string): Promise<void> {
   await syncDirectory(path.dirname(file));
 }
 
+/** A conversation that holds the task already is gone on with, not begun again. */
+const promptOf = ({ request, resume }: WorkUnitRow): string =>
+  resume?.conversation ? continuationPrompt(resume) : (request.prompt ?? '');
+
 function launchFile(
   context: Context,
   workUnit: WorkUnitRow,
@@ -90,7 +95,7 @@ function launchFile(
           kind: 'pi',
           command: settings.piCommand,
           sessionFile: paths.sessionFile,
-          prompt: request.prompt ?? '',
+          prompt: promptOf(workUnit),
           model: workUnit.model,
         }
       : { kind: 'command', argv: request.argv ?? [] },

@@ -46,6 +46,7 @@ export function makeAttempt(
     unit,
     nonce: newNonce(entropy),
     executor: executor.kind,
+    resumesAttemptId: queued.resume?.attemptId ?? null,
     at: transaction.at,
   });
   const workUnit = transaction.moveWorkUnit(queued, 'claim', {

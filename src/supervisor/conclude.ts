@@ -11,6 +11,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
+import { type LossEvidence, settleLoss } from './lost.ts';
 import type { Transaction } from './writer.ts';
 
 /** After so many starts in a row that ran nothing, the work fails instead of trying for ever. */
@@ -75,29 +76,6 @@ function workUnitEvent(workUnit: WorkUnitRow, end: End): WorkUnitEvent {
   return end.workUnit === 'runner_cancelled' ? 'reconcile_cancelled' : 'reconcile_failed';
 }
 
-/** Lost work has no resumer yet: it fails visibly, and is never called a cancellation. */
-function failLost(
-  transaction: Transaction,
-  workUnit: WorkUnitRow,
-  attemptId: string,
-  cause: string,
-): void {
-  if (workUnit.status !== 'stale') return;
-  const code = 'runtime_interrupted_no_checkpoint';
-  const message = `${describeOutcome(code)} (${cause})`;
-  transaction.moveWorkUnit(workUnit, 'reconcile_failed', {
-    actor: 'system',
-    attemptId,
-    data: { errorCode: code, errorMessage: message, cause },
-    patch: {
-      errorCode: code,
-      errorMessage: message,
-      endedAt: transaction.at,
-      activeAttemptId: null,
-    },
-  });
-}
-
 function requeue(transaction: Transaction, workUnit: WorkUnitRow, attemptId: string): void {
   const neverStartedCount = workUnit.neverStartedCount + 1;
   if (workUnit.status === 'claimed' && neverStartedCount >= NEVER_STARTED_LIMIT) {
@@ -135,7 +113,13 @@ function requeue(transaction: Transaction, workUnit: WorkUnitRow, attemptId: str
   });
 }
 
-function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Verdict): void {
+function endWorkUnit(
+  context: Context,
+  transaction: Transaction,
+  attempt: AttemptRow,
+  verdict: Verdict,
+  loss: LossEvidence | null,
+): void {
   const workUnit = transaction.workUnit(attempt.workUnitId);
   const end = endOf(verdict.outcome);
   if (workUnit.activeAttemptId !== attempt.id) {
@@ -163,10 +147,12 @@ function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Ver
       errorCode: end.code,
       errorMessage: end.message,
       neverStartedCount: 0,
-      ...(lost ? {} : { endedAt: transaction.at, activeAttemptId: null }),
+      ...(lost ? {} : { endedAt: transaction.at, activeAttemptId: null, resume: null }),
     },
   });
-  if (lost) failLost(transaction, moved, attempt.id, end.code ?? 'no_evidence');
+  if (verdict.outcome.kind === 'lost' && loss) {
+    settleLoss(context, transaction, moved, attempt, verdict.outcome.code, loss);
+  }
 }
 
 function endAttempt(
@@ -217,16 +203,23 @@ function endAttempt(
  * Decides and commits the outcome. The intent is read again inside the transaction, so
  * a cancellation that was stored a moment ago still counts. Repeatable: an attempt that
  * has ended stays as it is.
- * @returns the verdict, null when the attempt had ended before.
+ * @returns the verdict; null when the attempt had ended before; `again` when the evidence
+ *   has to be gathered anew.
  */
-export function conclude(context: Context, attemptId: string, gathered: Gathered): Verdict | null {
+export function conclude(
+  context: Context,
+  attemptId: string,
+  gathered: Gathered,
+): Verdict | null | 'again' {
   context.fault('evidence_read');
-  const verdict = context.writer.commit((transaction): Verdict | null => {
+  const verdict = context.writer.commit((transaction): Verdict | null | 'again' => {
     const attempt = transaction.attempt(attemptId);
     if (TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return null;
     const decided = classify({ ...gathered.evidence, intent: attempt.intent });
+    // Decided otherwise a moment ago (a suspension was asked for): what a loss needs is not read yet.
+    if (decided.outcome.kind === 'lost' && gathered.loss === null) return 'again';
     endAttempt(context, transaction, attempt, decided, gathered);
-    endWorkUnit(transaction, attempt, decided);
+    endWorkUnit(context, transaction, attempt, decided, gathered.loss);
     return decided;
   });
   context.fault('concluded');

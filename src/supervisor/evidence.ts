@@ -1,5 +1,7 @@
 /** Gathers what the witnesses of an attempt's end have to say. Reads only. */
+
 import { readFile } from 'node:fs/promises';
+import { classify } from '../domain/classify.ts';
 import type { Evidence, ExitRecord, ManagerInstance, ProcessEnd } from '../domain/evidence.ts';
 import { exitRecordSchema } from '../domain/evidence.ts';
 import type { HostFacts, UnitFacts } from '../executor/port.ts';
@@ -7,6 +9,7 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import { hasHaltMarker, readClaim } from './attempt-directory.ts';
 import type { Context } from './context.ts';
+import { gatherLoss, type LossEvidence } from './lost.ts';
 
 /** The exit record of this nonce; null when there is none or it is not one. */
 export async function readExitRecord(
@@ -83,6 +86,8 @@ export interface Gathered {
   readonly record: ExitRecord | null;
   /** What unit and record disagree about, null when they agree or one is missing. */
   readonly disagreement: Readonly<Record<string, unknown>> | null;
+  /** What decides what becomes of a lost attempt; null when the evidence says that it is not lost. */
+  readonly loss: LossEvidence | null;
 }
 
 function disagreement(
@@ -123,5 +128,8 @@ export async function gatherEvidence(
       context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
     hostChanged: hostChanged(attempt, host),
   };
-  return { evidence, record, disagreement: disagreement(fromUnit, fromRecord) };
+  const workUnit = context.store.workUnits.get(attempt.workUnitId);
+  const lost = classify(evidence).outcome.kind === 'lost';
+  const loss = lost && workUnit ? await gatherLoss(workUnit, paths) : null;
+  return { evidence, record, disagreement: disagreement(fromUnit, fromRecord), loss };
 }

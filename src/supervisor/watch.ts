@@ -247,6 +247,7 @@ class Watch implements AttemptWatch {
       attempt.id,
       await gatherEvidence(context, fresh, paths, facts, host),
     );
+    if (verdict === 'again') return false;
     context.log.info({ unit: this.unit, verdict }, 'attempt ended');
     return this.letGo();
   }

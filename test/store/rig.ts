@@ -117,6 +117,7 @@ export function insertAttempt(
       unit: `outlive-main-x-${made}.service`,
       nonce: `nonce ${id}`,
       executor: 'systemd',
+      resumesAttemptId: null,
       at: AT,
       ...known,
     }),

@@ -36,6 +36,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   abortRequestedAt: null,
   errorCode: null,
   errorMessage: null,
+  resumesAttemptId: null,
 });
 
 const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'active') =>
