@@ -23,6 +23,7 @@ import { STARVING_MS } from './supervisor/admission.ts';
 import type { Context, Settings } from './supervisor/context.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { createHub } from './supervisor/hub.ts';
+import type { ShutdownPolicy } from './supervisor/shutdown.ts';
 import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
@@ -178,6 +179,10 @@ async function listen(
   return { listeners, port };
 }
 
+/** Without a service manager nothing outlives an orderly end: what runs there is suspended. */
+const shutdownPolicy = ({ shutdown }: Config, executor: Executor): ShutdownPolicy =>
+  executor.kind === 'direct' ? { ...shutdown, mode: 'suspend' } : shutdown;
+
 async function serve(parts: Parts): Promise<Daemon> {
   const { options, identity, lock, store, executor, supervisor, hub } = parts;
   const state = { stopping: false, port: null as number | null };
@@ -201,7 +206,7 @@ async function serve(parts: Parts): Promise<Daemon> {
     refusal: null,
     close: async () => {
       state.stopping = true;
-      await supervisor.close();
+      await supervisor.close(shutdownPolicy(config, executor));
       // Ingress closes last: until here every request got an answer.
       await Promise.all(listeners.map((listener) => listener.close()));
       await executor.close();

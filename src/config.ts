@@ -98,6 +98,8 @@ export interface Config {
   readonly logLevel: string;
   /** TCP port of the API, null for none: OUTLIVE_PORT, else api.port of config.json. */
   readonly port: number | null;
+  /** OUTLIVE_SHUTDOWN and SHUTDOWN_GRACE_MS: what an orderly end of the daemon does to attempts. */
+  readonly shutdown: { readonly mode: 'detach' | 'suspend'; readonly graceMs: number };
   /** OUTLIVE_FAULT: the fault point at which a test wants the daemon dead, `name` or `name:count`. */
   readonly fault: string | null;
 }
@@ -151,6 +153,26 @@ function parseLogLevel(text: string): string {
     'usage',
     `OUTLIVE_LOG_LEVEL is "${text}"; use one of ${LOG_LEVELS.join(', ')}.`,
   );
+}
+
+const SHUTDOWN_GRACE_MS = 60_000;
+
+function parseShutdown(env: Environment): Config['shutdown'] {
+  const mode = set(env['OUTLIVE_SHUTDOWN']) ?? 'detach';
+  if (mode !== 'detach' && mode !== 'suspend') {
+    throw new OutliveError(
+      'usage',
+      `OUTLIVE_SHUTDOWN is "${mode}"; use detach (attempts run on) or suspend.`,
+    );
+  }
+  const grace = set(env['SHUTDOWN_GRACE_MS']) ?? String(SHUTDOWN_GRACE_MS);
+  if (!/^\d{1,9}$/.test(grace)) {
+    throw new OutliveError(
+      'usage',
+      `SHUTDOWN_GRACE_MS is "${grace}"; use milliseconds, as 60000. 0 suspends at once.`,
+    );
+  }
+  return { mode, graceMs: Number(grace) };
 }
 
 function parsePort(text: string | undefined, fromFile: number | null): number | null {
@@ -286,6 +308,7 @@ export function loadConfig(
     user: info.username,
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),
     port: parsePort(set(env['OUTLIVE_PORT']), file.api.port),
+    shutdown: parseShutdown(env),
     fault: set(env['OUTLIVE_FAULT']) ?? null,
   };
 }

@@ -16,7 +16,7 @@ import { configFileSchema } from '../../src/config.ts';
 import { RULES } from '../../src/domain/classify.ts';
 import { ERRORS, EXIT } from '../../src/domain/errors.ts';
 import * as vocabulary from '../../src/domain/events.ts';
-import { CANCELLATIONS, FAILURES, LOSSES } from '../../src/domain/outcome-codes.ts';
+import { CANCELLATIONS, FAILURES, LOSSES, RESUME_BLOCKS } from '../../src/domain/outcome-codes.ts';
 import { allCells } from '../../src/domain/states.ts';
 import { defaultTimeouts, WORK_UNIT_KINDS } from '../../src/domain/work-unit.ts';
 import { VERSION } from '../../src/version.ts';
@@ -182,7 +182,11 @@ ${table(['code', 'meaning', 'exit'], withExit(CANCELLATIONS, 'cancelled'))}
 
 ### Lost (attempts only)
 
-${table(['code', 'meaning'], rows(LOSSES))}`;
+${table(['code', 'meaning'], rows(LOSSES))}
+
+Codes of a work unit that was lost and waits for a person (\`outlive retry\` goes on):
+
+${table(['code', 'meaning'], rows(RESUME_BLOCKS))}`;
 }
 
 function errors() {

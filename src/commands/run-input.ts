@@ -3,6 +3,7 @@ import path from 'node:path';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
+import type { LostPolicy } from '../domain/resume.ts';
 import { parseDuration } from './duration.ts';
 import { readPrompt } from './prompt.ts';
 
@@ -21,6 +22,7 @@ export interface RunOptions {
   /** False with --no-queue. */
   readonly queue?: boolean;
   readonly exclusive?: boolean;
+  readonly onLost?: LostPolicy;
   readonly lease?: readonly string[];
   readonly dryRun?: boolean;
   readonly detach?: boolean;
@@ -82,11 +84,12 @@ function commonFields(options: RunOptions, caller: Caller) {
 
 /** What it must hold, and what it does when it cannot have it. */
 function resourceFields(options: RunOptions, caller: Caller) {
-  const { channel, subject, onNewer, queue, exclusive, lease = [] } = options;
+  const { channel, subject, onNewer, onLost, queue, exclusive, lease = [] } = options;
   return {
     ...(channel === undefined ? {} : { channelId: channel }),
     ...(subject === undefined ? {} : { externalSubject: subject }),
     ...(onNewer === undefined ? {} : { onNewerSubject: onNewer }),
+    ...(onLost === undefined ? {} : { onLost }),
     ...(queue === false ? { queueOnConflict: false } : {}),
     ...(exclusive === undefined ? {} : { exclusive }),
     ...(lease.length === 0 ? {} : { leases: lease.map((text) => parseLease(text, caller)) }),

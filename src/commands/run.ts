@@ -4,6 +4,7 @@ import { Option } from 'commander';
 import type { Started } from '../client/client.ts';
 import { EXIT } from '../domain/errors.ts';
 import { SUBJECT_POLICIES } from '../domain/resources.ts';
+import { LOST_POLICIES } from '../domain/resume.ts';
 import { RUNNERS } from '../domain/work-unit.ts';
 import { type Context, example, type Frame, workspaceFlag } from './context.ts';
 import { dryRun } from './dry-run.ts';
@@ -91,6 +92,12 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
     .option('--no-exclusive', 'others may (default of command)')
     .option('--lease <type:key>', 'hold this too, alone; may be repeated', collect)
+    .addOption(
+      new Option(
+        '--on-lost <policy>',
+        'what becomes of it when its machine or user manager goes away (default: pi resume, command fail)',
+      ).choices(LOST_POLICIES),
+    )
     .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')

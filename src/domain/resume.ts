@@ -4,8 +4,8 @@
  * committed together with the loss, so that one loss is answered exactly once.
  */
 import { z } from 'zod';
-import type { LossCode } from './outcome-codes.ts';
-import { describeOutcome, LOSSES } from './outcome-codes.ts';
+import type { LossCode, ResumeBlock } from './outcome-codes.ts';
+import { describeOutcome, LOSSES, RESUME_BLOCKS } from './outcome-codes.ts';
 import type { SessionState } from './session-file.ts';
 import type { RunnerId } from './work-unit.ts';
 
@@ -30,16 +30,6 @@ export const RESUME_LIMITS: ResumeLimits = {
   budget: 5,
   windowMs: 3_600_000,
 };
-
-/** Why lost work waits for a person: what `errorCode` of a stale work unit carries. */
-export const RESUME_BLOCKS = {
-  resume_session_corrupt: 'Its conversation is damaged; going on from it would be a guess',
-  resume_cwd_missing: 'Its work tree is not there',
-  resume_too_old: 'It was lost too long ago to go on without being asked',
-  resume_budget_exhausted: 'It was lost too often in a short time',
-  resume_needs_decision: 'It was lost, and is to wait for a person then',
-} as const;
-export type ResumeBlock = keyof typeof RESUME_BLOCKS;
 
 export interface Loss {
   readonly policy: LostPolicy;

@@ -19,6 +19,8 @@ export const FAULT_POINTS = [
   'concluded',
   /** A cancellation is committed; the unit was not told. */
   'cancel_intended',
+  /** Suspensions are committed; no unit was told. */
+  'suspended',
 ] as const;
 export type FaultPoint = (typeof FAULT_POINTS)[number];
 

@@ -19,6 +19,7 @@ import { current, keyed, unlessRepeated } from './idempotent.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
+import { DETACH, letGo, type ShutdownPolicy } from './shutdown.ts';
 import type { Submission } from './submit.ts';
 import { submit } from './submit.ts';
 import type { AttemptWatch } from './watch.ts';
@@ -58,8 +59,8 @@ export interface Supervisor {
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
   readonly watching: number;
-  /** Takes no more work; what runs goes on running without us. */
-  close(): Promise<void>;
+  /** Takes no more work and lets go of what runs; see shutdown.ts. */
+  close(policy?: ShutdownPolicy): Promise<void>;
 }
 
 export interface SlotLimit {
@@ -184,11 +185,10 @@ export function createSupervisor(context: Context): Supervisor {
     get watching() {
       return watches.size + scheduler.launching;
     },
-    close: async () => {
+    close: async (policy = DETACH) => {
       closing = true;
       await scheduler.close();
-      for (const watched of watches.values()) watched.stop();
-      await Promise.allSettled([...watches.values()].map((watched) => watched.ended));
+      await letGo(context, watches, policy);
     },
   };
 }
