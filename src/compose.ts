@@ -14,7 +14,7 @@ import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
 import type { Executor } from './executor/port.ts';
 import { bundledPi, exitRecordScript, WRAPPER } from './layout.ts';
-import { recover } from './recovery/recover.ts';
+import { createCensus, keepCensus, recover } from './recovery/recover.ts';
 import type { RuntimeLock } from './store/runtime-lock.ts';
 import { acquireRuntimeLock } from './store/runtime-lock.ts';
 import type { Store } from './store/store.ts';
@@ -138,6 +138,7 @@ interface Parts {
   readonly executor: Executor;
   readonly supervisor: Supervisor;
   readonly hub: Context['hub'];
+  readonly endCensus: () => Promise<void>;
 }
 
 function runtimeView(parts: Parts, state: { stopping: boolean; port: number | null }): RuntimeView {
@@ -206,6 +207,7 @@ async function serve(parts: Parts): Promise<Daemon> {
     refusal: null,
     close: async () => {
       state.stopping = true;
+      await parts.endCensus();
       await supervisor.close(shutdownPolicy(config, executor));
       // Ingress closes last: until here every request got an answer.
       await Promise.all(listeners.map((listener) => listener.close()));
@@ -284,8 +286,10 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       fault: options.fault,
     };
     supervisor = createSupervisor(context);
-    await recover(context, supervisor);
-    return await serve({ options, identity, lock, store, executor, supervisor, hub });
+    const census = createCensus(context, supervisor);
+    await recover(context, census);
+    const endCensus = keepCensus(context, census);
+    return await serve({ options, identity, lock, store, executor, supervisor, hub, endCensus });
   } catch (error) {
     // Attempts may have been taken up already: nobody may go on watching them without a store.
     await supervisor?.close();

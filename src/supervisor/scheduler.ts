@@ -18,6 +18,8 @@ export interface Scheduler {
   /** Something changed that queued work may have waited for. */
   wake(): void;
   readonly launching: number;
+  /** Attempts whose start is under way. */
+  readonly launchingIds: readonly string[];
   /** Claims nothing more and waits for the launches under way. */
   close(): Promise<void>;
 }
@@ -29,7 +31,7 @@ export function createScheduler(
   onSuspect: (workUnitId: string) => void,
 ): Scheduler {
   const claimNext = createClaimer(context);
-  const launches = new Set<Promise<void>>();
+  const launches = new Map<string, Promise<void>>();
   const hint = createHint();
   let closing = false;
   let loop: Promise<void> = Promise.resolve();
@@ -41,11 +43,11 @@ export function createScheduler(
         context.log.error({ err: error, unit: claim.attempt.unit }, 'a launch failed');
       })
       .then(() => {
-        launches.delete(launched);
         onLaunched(claim.attempt);
+        launches.delete(claim.attempt.id);
         hint.raise();
       });
-    launches.add(launched);
+    launches.set(claim.attempt.id, launched);
   };
 
   const fill = (): void => {
@@ -87,11 +89,14 @@ export function createScheduler(
     get launching() {
       return launches.size;
     },
+    get launchingIds() {
+      return [...launches.keys()];
+    },
     close: async () => {
       closing = true;
       hint.raise();
       await loop;
-      await Promise.allSettled(launches);
+      await Promise.allSettled(launches.values());
     },
   };
 }

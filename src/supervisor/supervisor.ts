@@ -59,6 +59,8 @@ export interface Supervisor {
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
   readonly watching: number;
+  /** Attempts that are launched or followed. */
+  readonly watched: ReadonlySet<string>;
   /** Takes no more work and lets go of what runs; see shutdown.ts. */
   close(policy?: ShutdownPolicy): Promise<void>;
 }
@@ -182,6 +184,9 @@ export function createSupervisor(context: Context): Supervisor {
       reconcile(context, ids, { watches, attach: (attempt) => watch(attempt, true) }),
     attach: (attempt) => watch(attempt, true),
     live: (attemptId) => watches.get(attemptId)?.live ?? null,
+    get watched() {
+      return new Set([...watches.keys(), ...scheduler.launchingIds]);
+    },
     get watching() {
       return watches.size + scheduler.launching;
     },

@@ -9,7 +9,7 @@ import { uuidv7 } from '../../src/domain/ids.ts';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../../src/domain/request.ts';
 import { TERMINAL_STATUSES } from '../../src/domain/work-unit.ts';
 import { bundledPi, exitRecordScript, WRAPPER } from '../../src/layout.ts';
-import { recover } from '../../src/recovery/recover.ts';
+import { createCensus, recover } from '../../src/recovery/recover.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -96,7 +96,7 @@ export class InProcessDaemon {
       version: 'test',
       startedAt: new Date(entropy.now()).toISOString(),
     });
-    await recover(daemon.context, daemon.supervisor);
+    await recover(daemon.context, createCensus(daemon.context, daemon.supervisor));
     daemon.supervisor.start();
     return daemon;
   }
