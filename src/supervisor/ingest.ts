@@ -105,6 +105,8 @@ export interface Ingest {
   catchUp(): Promise<void>;
   /** After the writer is gone for sure: reads to the end and settles a torn last line. */
   finish(): Promise<void>;
+  /** Reads no more; resolves when what is under way is committed. */
+  stop(): Promise<void>;
 }
 
 /** The reader of one attempt's spool. */
@@ -115,6 +117,7 @@ export function createIngest(
   onCommitted: (events: readonly EventFields[]) => void = () => undefined,
 ): Ingest {
   let truncationReported = false;
+  let stopped = false;
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
@@ -137,7 +140,7 @@ export function createIngest(
   };
 
   const run = async (last: boolean): Promise<void> => {
-    while (await step(last));
+    while (!stopped && (await step(last)));
   };
   let waiting: Promise<void> | null = null;
   /** One run at a time; hints that come while one waits for its turn share it. */
@@ -156,5 +159,9 @@ export function createIngest(
       return waiting;
     },
     finish: () => queue(true),
+    stop: () => {
+      stopped = true;
+      return tail;
+    },
   };
 }

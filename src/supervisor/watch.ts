@@ -139,6 +139,7 @@ class Watch implements AttemptWatch {
     } finally {
       this.unsubscribe();
       this.detach();
+      await this.ingest.stop();
     }
     if (!this.stopped) this.options.onEnded(this.attemptId);
   }

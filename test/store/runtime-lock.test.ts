@@ -150,10 +150,7 @@ describe('a dead owner', () => {
     child.process.kill('SIGKILL');
     await child.ended();
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toMatchObject({
-      runtimeInstanceId: 'killed',
-      pid: child.process.pid,
-    });
+    expect(lock.dead).toMatchObject([{ runtimeInstanceId: 'killed', pid: child.process.pid }]);
     lock.release();
   });
 
@@ -169,7 +166,7 @@ describe('a dead owner', () => {
       readFileSync(file, 'utf8').replace(String(child.process.pid), `${process.pid}`),
     );
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toMatchObject({ pid: process.pid });
+    expect(lock.dead).toMatchObject([{ pid: process.pid }]);
     lock.release();
   });
 
@@ -177,7 +174,7 @@ describe('a dead owner', () => {
     const directory = temporaryDirectory();
     writeFileSync(description(directory), 'garbage');
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toBeNull();
+    expect(lock.dead).toEqual([]);
     lock.release();
   });
 });
@@ -188,7 +185,7 @@ describe('the owner', () => {
     const first = acquireRuntimeLock(directory, 'main');
     first.release();
     const second = acquireRuntimeLock(directory, 'main');
-    expect(second.previous).toBeNull();
+    expect(second.dead).toEqual([]);
     second.release();
   });
 
