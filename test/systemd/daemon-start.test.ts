@@ -1,11 +1,14 @@
 /** How a daemon begins: what it looks at first, what it refuses, and what it leaves alone when it fails. */
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
+import pino from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { startDaemon } from '../../src/compose.ts';
+import { loadConfig } from '../../src/config.ts';
 import { dropInDirectoryName } from '../../src/domain/names.ts';
 import { attemptPaths } from '../../src/supervisor/attempt-directory.ts';
-import type { FaultPoint } from '../../src/supervisor/faults.ts';
+import { type FaultPoint, noFaults } from '../../src/supervisor/faults.ts';
 import { send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
 import { InProcessDaemon } from '../support/core-daemon.ts';
@@ -84,7 +87,7 @@ describe('a start that fails', () => {
     await runsOn(run);
   });
 
-  it('after recovery ends as well, with its listeners closed, and what runs runs on', async () => {
+  it('after recovery ends as well, and what runs runs on', async () => {
     const run = await orphan();
     const inTheWay = path.dirname(rig.config.directories.apiSocket);
     rmSync(inTheWay, { recursive: true });
@@ -95,6 +98,21 @@ describe('a start that fails', () => {
     expect(daemon.output()).toContain('"msg":"recovery"');
     rmSync(inTheWay);
     await runsOn(run);
+  });
+
+  it('leaves nothing open: neither port nor locks', async () => {
+    const inTheWay = path.dirname(rig.config.directories.apiSocket);
+    mkdirSync(path.dirname(inTheWay), { recursive: true, mode: 0o700 });
+    writeFileSync(inTheWay, 'a file where the directory of the socket belongs');
+    const port = await freePort();
+    const config = loadConfig({ ...rig.env, OUTLIVE_PORT: String(port) });
+    const options = { config, log: pino({ level: 'silent' }), fault: noFaults };
+    await expect(startDaemon(options)).rejects.toThrow(inTheWay);
+    await stranger({ host: '127.0.0.1', port });
+    rmSync(inTheWay);
+    const next = await startDaemon({ ...options, config: rig.config });
+    expect(next.refusal).toBeNull();
+    await next.close();
   });
 
   it('for want of a user manager ends by its own code, whatever is still open', async () => {
