@@ -81,6 +81,11 @@ export const ERRORS = {
     title: 'The store was written by a newer outlive',
   },
   store_damaged: { status: 503, exit: EXIT.unreachable, title: 'The store is damaged' },
+  version_unknown: {
+    status: 503,
+    exit: EXIT.unreachable,
+    title: 'A file was written by a newer outlive',
+  },
   disk_full: { status: 507, exit: EXIT.failed, title: 'The disk is full' },
   workspace_owned: {
     status: 409,

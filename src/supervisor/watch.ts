@@ -240,6 +240,11 @@ class Watch implements AttemptWatch {
     }
     this.detach();
     await this.ingest.finish();
+    if (this.ingest.newer !== null && attempt.intent === null) {
+      // Its last word is there and cannot be read: an end decided without it would be a guess.
+      await this.hints.wait(REREAD_MS);
+      return false;
+    }
     const host = await executor.host();
     recordLateStart(context, attempt.id, facts);
     const fresh = context.store.attempts.get(attempt.id) ?? attempt;
