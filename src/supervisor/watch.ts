@@ -160,10 +160,14 @@ class Watch implements AttemptWatch {
     if (!this.listening) await this.attach(attempt, facts);
     this.listening?.observe(facts, attempt);
     const next = attempt.intent ? await this.pursue(attempt) : null;
-    for (const looked of this.onLooked) looked();
-    this.onLooked.clear();
+    this.tellLooked();
     await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
+  }
+
+  private tellLooked(): void {
+    for (const looked of this.onLooked) looked();
+    this.onLooked.clear();
   }
 
   /** First sight of a living unit: store who it is, then listen to it. */
@@ -242,6 +246,7 @@ class Watch implements AttemptWatch {
     await this.ingest.finish();
     if (this.ingest.newer !== null && attempt.intent === null) {
       // Its last word is there and cannot be read: an end decided without it would be a guess.
+      this.tellLooked();
       await this.hints.wait(REREAD_MS);
       return false;
     }
