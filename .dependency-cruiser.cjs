@@ -32,6 +32,7 @@ module.exports = {
       'domain',
       'api/schemas.ts',
       'api/schemas-explain.ts',
+      'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
     ]),
     only('commands', [
@@ -40,7 +41,9 @@ module.exports = {
       'systemd',
       'api/schemas.ts',
       'api/schemas-explain.ts',
+      'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
+      'store/restore.ts',
       'config.ts',
       'layout.ts',
       'version.ts',

@@ -23,6 +23,11 @@ import { STARVING_MS } from './supervisor/admission.ts';
 import type { Context, Settings } from './supervisor/context.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { createHub } from './supervisor/hub.ts';
+import {
+  createMaintenance,
+  type Maintenance,
+  type MaintenanceOptions,
+} from './supervisor/maintenance.ts';
 import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
@@ -54,6 +59,8 @@ export const systemEntropy: Entropy = {
 /** sockaddr_un holds 108 bytes with its final NUL. */
 const SOCKET_PATH_MAX = 107;
 const UUID_LENGTH = 36;
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
 /** systemd would expand or split these in a command line. */
 const UNSUPPORTED = /["$%'\\\s]/;
 
@@ -111,6 +118,17 @@ function settingsOf(config: Config): Settings {
   };
 }
 
+function maintenanceOf({ file }: Config): MaintenanceOptions {
+  const { days, diskBudgetBytes, intervalMinutes } = file.retention;
+  return {
+    policy: {
+      maxAgeMs: days === null ? null : days * DAY_MS,
+      budgetBytes: diskBudgetBytes,
+    },
+    intervalMs: intervalMinutes * MINUTE_MS,
+  };
+}
+
 function systemdExecutor({ config, log }: DaemonOptions, entropy: Entropy): Executor {
   return createSystemdExecutor({
     workspace: config.workspace,
@@ -136,14 +154,16 @@ interface Parts {
   readonly store: Store;
   readonly executor: Executor;
   readonly supervisor: Supervisor;
+  readonly maintenance: Maintenance;
   readonly hub: Context['hub'];
 }
 
 function runtimeView(parts: Parts, state: { stopping: boolean; port: number | null }): RuntimeView {
-  const { options, identity, store, executor } = parts;
-  const problems = executor.healthy
-    ? []
-    : ['bus_unavailable: the user bus is away; attempts run on'];
+  const { options, identity, store, executor, maintenance } = parts;
+  const problems = [
+    ...(executor.healthy ? [] : ['bus_unavailable: the user bus is away; attempts run on']),
+    ...maintenance.problems(),
+  ];
   return {
     runtimeInstanceId: identity.runtimeInstanceId,
     workspaceId: options.config.workspace,
@@ -151,6 +171,7 @@ function runtimeView(parts: Parts, state: { stopping: boolean; port: number | nu
     problems,
     startedAt: identity.startedAt,
     schemaVersion: store.schemaVersion,
+    storeEpoch: store.retention.epoch(),
     version: VERSION,
     pid: process.pid,
     executor: executor.kind,
@@ -179,9 +200,10 @@ async function listen(
 }
 
 async function serve(parts: Parts): Promise<Daemon> {
-  const { options, identity, lock, store, executor, supervisor, hub } = parts;
+  const { options, identity, lock, store, executor, supervisor, maintenance, hub } = parts;
   const state = { stopping: false, port: null as number | null };
-  const context: ApiContext = { store, supervisor, hub, runtime: () => runtimeView(parts, state) };
+  const runtime = (): RuntimeView => runtimeView(parts, state);
+  const context: ApiContext = { store, supervisor, maintenance, hub, runtime };
   const { listeners, port } = await listen(parts, { log: options.log, context, refusal: null });
   state.port = port;
   const { config } = options;
@@ -196,12 +218,14 @@ async function serve(parts: Parts): Promise<Daemon> {
     schemaVersion: store.schemaVersion,
   });
   supervisor.start();
+  maintenance.start();
   return {
     runtime: context.runtime,
     refusal: null,
     close: async () => {
       state.stopping = true;
       await supervisor.close();
+      await maintenance.close();
       // Ingress closes last: until here every request got an answer.
       await Promise.all(listeners.map((listener) => listener.close()));
       await executor.close();
@@ -280,7 +304,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     };
     supervisor = createSupervisor(context);
     await recover(context, supervisor);
-    return await serve({ options, identity, lock, store, executor, supervisor, hub });
+    const maintenance = createMaintenance(context, maintenanceOf(config));
+    return await serve({ options, identity, lock, store, executor, supervisor, maintenance, hub });
   } catch (error) {
     // Attempts may have been taken up already: nobody may go on watching them without a store.
     await supervisor?.close();

@@ -12,6 +12,7 @@ import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
+import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
@@ -60,6 +61,7 @@ function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal)
   for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
     void app.register(plugin, { context });
   }
+  void app.register(maintenanceRoutes, { context });
   for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {
     void app.register(plugin, { context, stopping });
   }

@@ -1,6 +1,7 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
+import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
@@ -8,6 +9,7 @@ import { eventStatements } from './events.ts';
 import { openDatabase, storeError } from './open.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
+import { type Retention, retentionStatements } from './retention.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
 
@@ -28,6 +30,7 @@ export interface Store {
   readonly queue: Queue;
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
+  readonly retention: Retention;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -35,6 +38,8 @@ export interface Store {
   write<Result>(work: () => Result): Result;
   recordInstance(instance: RuntimeInstance): void;
   saveReport(instanceId: string, report: unknown): void;
+  /** Copies the store while it is in use; see backup.ts. */
+  backup(target: string, options: BackupOptions): Promise<BackupReport>;
   /** A read that touches the disk's pages; used by health checks. */
   probe(): void;
   close(): void;
@@ -49,6 +54,10 @@ export function openStore(directory: string, workspace: string, at: string): Sto
   const report = db.prepare<[string, string]>(
     'UPDATE runtime_instances SET report_json = ? WHERE id = ?',
   );
+  const claim = db.prepare<[string]>(
+    'UPDATE store_state SET workspace_id = ? WHERE workspace_id IS NULL',
+  );
+  inOurWords(file, () => claim.run(workspace));
   const probe = db.prepare('SELECT count(*) FROM migrations');
   return {
     file,
@@ -60,6 +69,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    retention: speaking(retentionStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row) => {
       inOurWords(file, () => instance.run(row));
@@ -70,6 +80,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     probe: () => {
       inOurWords(file, () => probe.get());
     },
+    backup: (target, options) => backupTo(db, target, options),
     close: () => db.close(),
   };
 }

@@ -19,6 +19,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import type { Context } from '../../src/supervisor/context.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
+import { createMaintenance, type MaintenanceOptions } from '../../src/supervisor/maintenance.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
@@ -157,7 +158,12 @@ function counter(file: string): Rig['counts'] {
 }
 
 /** Boots the API on a unix socket and on TCP over one store. */
-export async function bootApi(): Promise<Rig> {
+export async function bootApi(
+  upkeep: MaintenanceOptions = {
+    policy: { maxAgeMs: null, budgetBytes: null },
+    intervalMs: 3_600_000,
+  },
+): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
   atTheEnd(() => store.close());
@@ -167,6 +173,7 @@ export async function bootApi(): Promise<Rig> {
   const context: ApiContext = {
     store,
     supervisor,
+    maintenance: createMaintenance(inner, upkeep),
     hub: inner.hub,
     runtime: () => runtime(socketPath),
   };
