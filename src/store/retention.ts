@@ -34,7 +34,8 @@ const MEANT = `SELECT id FROM work_unit_attempts
 
 function compactions(db: Database, workspace: string) {
   const compactable = db.prepare<[string, number]>(
-    `SELECT id, status, ended_at AS endedAt, last_seq - floor_seq AS events FROM work_units
+    `SELECT id, status, ended_at AS endedAt, last_seq - floor_seq AS events
+     FROM work_units INDEXED BY idx_work_unit_compactable
      WHERE workspace_id = ? AND ${TERMINAL} AND last_seq > floor_seq AND ended_at IS NOT NULL
        AND id NOT IN (SELECT work_unit_id FROM compactions)
      ORDER BY ended_at, id LIMIT ?`,

@@ -77,8 +77,8 @@ async function dropEvents(
       context.store.retention.dropEvents(workUnitId, EVENTS_AT_ONCE),
     );
     total += dropped;
-    if (dropped < EVENTS_AT_ONCE) return total;
     context.fault('gc_events_dropped');
+    if (dropped < EVENTS_AT_ONCE) return total;
     await nextTurn();
   }
 }
