@@ -13,6 +13,7 @@ import {
   fsyncSync,
   linkSync,
   lstatSync,
+  mkdirSync,
   openSync,
   readdirSync,
   renameSync,
@@ -176,6 +177,7 @@ export function restore(source: string, places: RestorePlaces, at: string): Rest
   const lock = acquireRuntimeLock(state, workspace);
   const temporary = `${file}.restoring`;
   try {
+    mkdirSync(store, { recursive: true, mode: 0o700 });
     takeOver(source, temporary);
     const facts = check(source, temporary, workspace);
     prepare(temporary, workspace, at);

@@ -33,12 +33,13 @@ const MEANT = `SELECT id FROM work_unit_attempts
   WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`;
 
 function compactions(db: Database, workspace: string) {
-  const compactable = db.prepare<[string, number]>(
+  const compactable = db.prepare<Record<string, string | number>>(
     `SELECT id, status, ended_at AS endedAt, last_seq - floor_seq AS events
      FROM work_units INDEXED BY idx_work_unit_compactable
-     WHERE workspace_id = ? AND ${TERMINAL} AND last_seq > floor_seq AND ended_at IS NOT NULL
+     WHERE workspace_id = @workspace AND ${TERMINAL} AND last_seq > floor_seq
+       AND ended_at IS NOT NULL AND (ended_at, id) > (@endedAt, @id)
        AND id NOT IN (SELECT work_unit_id FROM compactions)
-     ORDER BY ended_at, id LIMIT ?`,
+     ORDER BY ended_at, id LIMIT @limit`,
   );
   const begin = db.prepare<Record<string, string>>(
     `INSERT INTO compactions (work_unit_id, last_attempt, reason, at)
@@ -86,9 +87,14 @@ function compactions(db: Database, workspace: string) {
   });
 
   return {
-    /** Ended work of which there is something to remove, oldest end first. */
-    compactable: (limit: number): CompactableRow[] =>
-      compactable.all(workspace, limit).map((row) => compactableSchema.parse(row)),
+    /** Ended work of which there is something to remove, oldest end first, after one of it. */
+    compactable: (
+      limit: number,
+      after: Pick<CompactableRow, 'id' | 'endedAt'> = { id: '', endedAt: '' },
+    ): CompactableRow[] =>
+      compactable
+        .all({ workspace, limit, id: after.id, endedAt: after.endedAt })
+        .map((row) => compactableSchema.parse(row)),
     /**
      * Stores the intent and raises both floors, before anything is removed. Must run in a
      * write transaction. @returns false when the work unit is another one by now.

@@ -13,8 +13,8 @@ import type { Context } from './context.ts';
 import { measureTree, NOTHING, namesIn, sum, type Tally } from './trees.ts';
 import { sweepUnclaimed, type Unclaimed } from './unclaimed.ts';
 
-/** Work units looked at in one run; the next run goes on. */
-const RUN_MAX = 50_000;
+/** Work units read at once. */
+const PAGE = 200;
 /** Rows of other tables removed in one transaction. */
 const ROWS_AT_ONCE = 500;
 /** Pages given back in one transaction: 1 MiB. */
@@ -155,13 +155,17 @@ class Run {
   private async compactAll(usage: Usage): Promise<void> {
     const { policy, stopped } = this.options;
     const { entropy, store } = this.context;
-    for (const seen of store.retention.compactable(RUN_MAX)) {
-      if (stopped()) return;
-      const usedBytes = usage.total + this.storeBytes();
-      const reason = whyItGoes(seen, policy, { now: entropy.now(), usedBytes });
-      if (reason === null) return;
-      await this.attempt(`work unit ${seen.id}`, () => this.compactOne(seen, reason, usage));
-      await nextTurn();
+    let page = store.retention.compactable(PAGE);
+    while (page.length > 0) {
+      for (const seen of page) {
+        if (stopped()) return;
+        const usedBytes = usage.total + this.storeBytes();
+        const reason = whyItGoes(seen, policy, { now: entropy.now(), usedBytes });
+        if (reason === null) return;
+        await this.attempt(`work unit ${seen.id}`, () => this.compactOne(seen, reason, usage));
+        await nextTurn();
+      }
+      page = store.retention.compactable(PAGE, page.at(-1));
     }
   }
 

@@ -1,5 +1,5 @@
 /** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { cli } from '../support/cli.ts';
@@ -50,6 +50,22 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     expect(sequenceIsWhole(after.events)).toBe(true);
     await rig.unitsAreGone();
     expect((await rig.client.listWorkUnits({ active: true })).items).toEqual([]);
+  });
+
+  it('in a backup: a typed refusal, no half file, and the daemon works on', async () => {
+    await rig.startDaemon();
+    const { workUnit } = await rig.runToEnd({ argv: ['echo', 'before'] });
+    const copy = path.join(SMALL_DISK, 'copy.db');
+    fill();
+    const result = await cli(rig, ['backup', copy]);
+    expect(result.status).toBe(1);
+    expect(result.stderr).toContain('disk_full');
+    expect(readdirSync(SMALL_DISK).filter((name) => name.includes('copy.db'))).toEqual([]);
+    rmSync(filler);
+    expect((await cli(rig, ['backup', copy])).status).toBe(0);
+    rmSync(copy);
+    expect((await rig.client.getWorkUnit(workUnit.id)).status).toBe('succeeded');
+    expect((await rig.runToEnd({ argv: ['true'] })).workUnit.status).toBe('succeeded');
   });
 
   it('in the middle of a run: the daemon lives, and the outcome is stored when there is room', async () => {
