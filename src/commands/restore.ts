@@ -8,6 +8,17 @@ import { sanitizeLine } from './sanitize.ts';
 
 const SHOWN = 20;
 
+async function tellAll(
+  stderr: Context['stderr'],
+  what: string,
+  items: readonly string[],
+): Promise<void> {
+  if (items.length === 0) return;
+  await stderr.line(what);
+  for (const item of items.slice(0, SHOWN)) await stderr.line(`  ${sanitizeLine(item)}`);
+  if (items.length > SHOWN) await stderr.line(`  and ${items.length - SHOWN} more`);
+}
+
 async function restoreStore(
   { config, stdout, stderr }: Context,
   source: string,
@@ -31,13 +42,16 @@ async function restoreStore(
     `Restored: ${workUnits} work units (${liveWorkUnits} live), ${attempts} attempts, ${events} events.`,
   );
   if (replaced) await stderr.line(`The store that was there: ${sanitizeLine(replaced)}`);
-  if (unknownAttempts.length > 0) {
-    await stderr.line('These ran after the copy was made, and it knows nothing of them:');
-    for (const attempt of unknownAttempts.slice(0, SHOWN))
-      await stderr.line(`  ${sanitizeLine(attempt)}`);
-    if (unknownAttempts.length > SHOWN)
-      await stderr.line(`  and ${unknownAttempts.length - SHOWN} more`);
-  }
+  await tellAll(
+    stderr,
+    'These ran after the copy was made, and it has no row of them:',
+    unknownAttempts,
+  );
+  await tellAll(
+    stderr,
+    'These were under way and have no files here; cancel what you know was done:',
+    report.withoutFiles,
+  );
   const flag = workspaceFlag(workspace);
   await stderr.line(
     `No queued work is taken yet. Look at what is queued, then: outlive daemon start${flag}; outlive resume${flag}`,

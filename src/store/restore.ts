@@ -40,6 +40,8 @@ export interface RestoreReport extends CopyFacts {
   readonly replaced: string | null;
   /** Attempts on the disk that the restored store does not know: they ran after the copy was made. */
   readonly unknownAttempts: readonly string[];
+  /** Handles of live work whose attempt has no files here: whether it ran cannot be told. */
+  readonly withoutFiles: readonly string[];
 }
 
 /**
@@ -148,19 +150,42 @@ function swap(file: string): void {
   syncDirectory(path.dirname(file));
 }
 
-/** Work units and attempts of the disk that the store has no row of, as `<work unit>/<attempt>`. */
-function unknownAttempts(file: string, directory: string): string[] {
-  const db = new Database(file, { readonly: true });
-  try {
-    const known = db.prepare<[string]>('SELECT 1 FROM work_unit_attempts WHERE id = ?').pluck();
-    const units = readdirSync(directory, { withFileTypes: true })
-      .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.'))
-      .map(({ name }) => name);
-    return units.flatMap((unit) =>
+/** Attempts of the disk that the store has no row of, as `<work unit>/<attempt>`. */
+function unknownAttempts(db: Database.Database, directory: string): string[] {
+  const known = db.prepare<[string]>('SELECT 1 FROM work_unit_attempts WHERE id = ?').pluck();
+  const entries = existsSync(directory) ? readdirSync(directory, { withFileTypes: true }) : [];
+  return entries
+    .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.'))
+    .flatMap(({ name: unit }) =>
       readdirSync(path.join(directory, unit))
         .filter((id) => known.get(id) === undefined)
         .map((id) => `${unit}/${id}`),
     );
+}
+
+function withoutFiles(db: Database.Database, directory: string): string[] {
+  return db
+    .prepare<[], { handle: string; unit: string; id: string }>(
+      `SELECT handle, unit.id AS unit, attempt.id AS id FROM work_unit_attempts AS attempt
+       JOIN work_units AS unit ON unit.active_attempt_id = attempt.id
+       WHERE unit.status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY handle`,
+    )
+    .all()
+    .filter(({ unit, id }) => !existsSync(path.join(directory, unit, id)))
+    .map(({ handle }) => handle);
+}
+
+/** What the disk and the copy say differently, read before anything is put in place. */
+function compare(
+  file: string,
+  attempts: string,
+): Pick<RestoreReport, 'unknownAttempts' | 'withoutFiles'> {
+  const db = new Database(file);
+  try {
+    return {
+      unknownAttempts: unknownAttempts(db, attempts),
+      withoutFiles: withoutFiles(db, attempts),
+    };
   } finally {
     db.close();
   }
@@ -181,11 +206,11 @@ export function restore(source: string, places: RestorePlaces, at: string): Rest
     takeOver(source, temporary);
     const facts = check(source, temporary, workspace);
     prepare(temporary, workspace, at);
-    const unknown = existsSync(attempts) ? unknownAttempts(temporary, attempts) : [];
+    const differences = compare(temporary, attempts);
     renameSync(temporary, restoredFile(file));
     const replaced = keepOld(file, at);
     swap(file);
-    return { file, replaced, unknownAttempts: unknown, ...facts };
+    return { file, replaced, ...differences, ...facts };
   } catch (error) {
     throw storeError(error, file);
   } finally {

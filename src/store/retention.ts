@@ -180,9 +180,9 @@ function pages(db: Database) {
     giveBack: (count: number): void => {
       db.pragma(`incremental_vacuum(${Math.floor(count)})`);
     },
-    /** Brings the log into the file and cuts both to their size. */
+    /** Brings the log into the file, which becomes as small as its pages; the log keeps its room. */
     settleLog: (): void => {
-      db.pragma('wal_checkpoint(TRUNCATE)');
+      db.pragma('wal_checkpoint(PASSIVE)');
     },
   };
 }

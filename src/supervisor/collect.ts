@@ -1,6 +1,7 @@
 /** One run of retention: what is old goes, then what the disk budget does not hold. */
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { OutliveError } from '../domain/errors.ts';
 import {
   type CompactionReason,
   cutoff,
@@ -10,6 +11,7 @@ import {
 import type { CompactableRow } from '../store/retention.ts';
 import { type Compacted, compact, emptyTrash, finishCompaction } from './compact.ts';
 import type { Context } from './context.ts';
+import { keepReserve, spendReserve } from './reserve.ts';
 import { measureTree, NOTHING, namesIn, sum, type Tally } from './trees.ts';
 import { sweepUnclaimed, type Unclaimed } from './unclaimed.ts';
 
@@ -17,8 +19,8 @@ import { sweepUnclaimed, type Unclaimed } from './unclaimed.ts';
 const PAGE = 200;
 /** Rows of other tables removed in one transaction. */
 const ROWS_AT_ONCE = 500;
-/** Pages given back in one transaction: 1 MiB. */
-const PAGES_AT_ONCE = 256;
+/** Pages given back in one transaction: 256 KiB, a few milliseconds. */
+const PAGES_AT_ONCE = 64;
 /** Free pages up to this are left for what comes next. */
 const PAGES_KEPT = 256;
 /** A guess, for a dry run only: what an event takes in the store. */
@@ -100,6 +102,7 @@ class Run {
     usage.total -= unclaimed.files.bytes;
     const otherRows = dryRun || before === null ? 0 : await this.dropOtherRows(before);
     if (!dryRun) await this.shrink();
+    if (!dryRun) await keepReserve(this.context);
     const storeBytes = this.storeBytes();
     const { budgetBytes } = policy;
     const excess = budgetBytes === null ? 0 : usage.total + storeBytes - budgetBytes;
@@ -134,6 +137,8 @@ class Run {
     try {
       await work();
     } catch (error) {
+      const isFull = error instanceof OutliveError && error.code === 'disk_full';
+      if (isFull && (await spendReserve(this.context))) return this.attempt(what, work);
       // One work unit that cannot be removed must not keep the others.
       this.problems.push(`${what}: ${(error as Error).message}`);
     }
@@ -178,13 +183,14 @@ class Run {
     if (this.options.dryRun) {
       this.wouldFree += seen.events * EVENT_BYTES;
       this.count({ events: seen.events, files: { files: 0, bytes } });
+      usage.total -= bytes;
     } else {
       const gone = await compact(this.context, seen, reason, this.options.stopped);
       if (!gone) return;
       this.count(gone);
+      usage.total -= gone.files.bytes;
     }
     this.workUnits[reason] += 1;
-    usage.total -= bytes;
   }
 
   private async dropOtherRows(before: string): Promise<number> {

@@ -294,6 +294,24 @@ describe('a restore', () => {
     expect(restore(at.backup, at, AT).unknownAttempts).toEqual([`${id}/later`]);
   });
 
+  it('tells which live work has no files here', async () => {
+    const at = place();
+    const store = open(at.store);
+    const [here, gone] = [fill(store, 1), fill(store, 1)];
+    for (const id of [here, gone]) {
+      const attempt = insertAttempt(store, id, { unit: `outlive-main-${id}-1.service` });
+      const row = store.workUnits.get(id);
+      store.write(
+        () => row && store.workUnits.move(row, 'running', { activeAttemptId: attempt }, AT),
+      );
+      if (id === here) mkdirSync(path.join(at.attempts, id, attempt), { recursive: true });
+    }
+    const handle = store.workUnits.get(gone)?.handle;
+    await copy(store, at.backup);
+    store.close();
+    expect(restore(at.backup, at, AT).withoutFiles).toEqual([handle]);
+  });
+
   it('takes the place of a damaged store, which is kept', async () => {
     const { at } = await backedUp();
     truncateSync(path.join(at.store, STORE_FILE), 1_000);

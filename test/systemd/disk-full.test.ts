@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'nod
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { cli } from '../support/cli.ts';
-import { Rig, sequenceIsWhole } from '../support/rig.ts';
+import { appears, Rig, sequenceIsWhole } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
 const SMALL_DISK = '/run/outlive-host/small';
@@ -50,6 +50,23 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     expect(sequenceIsWhole(after.events)).toBe(true);
     await rig.unitsAreGone();
     expect((await rig.client.listWorkUnits({ active: true })).items).toEqual([]);
+  });
+
+  it('for retention: it has room of its own, and makes more', async () => {
+    await rig.startDaemon();
+    const { workUnit } = await rig.runToEnd({
+      argv: ['sh', '-c', 'head -c 500000 /dev/urandom | base64 -w 1000'],
+    });
+    await rig.unitsAreGone();
+    const { attempts, state: directory } = rig.config.directories;
+    await appears(path.join(directory, 'store', 'outlive.reserve'));
+    fill();
+    const result = await cli(rig, ['gc', '--older-than', '0s', '--json']);
+    expect(result.status, result.stdout + result.stderr).toBe(0);
+    expect(JSON.parse(result.stdout)).toMatchObject({ workUnits: { age: 1 }, problems: [] });
+    expect(existsSync(path.join(attempts, workUnit.id))).toBe(false);
+    // The disk is as full as before, but for what went.
+    expect((await rig.runToEnd({ argv: ['true'] })).workUnit.status).toBe('succeeded');
   });
 
   it('in a backup: a typed refusal, no half file, and the daemon works on', async () => {
