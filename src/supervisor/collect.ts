@@ -81,6 +81,7 @@ class Run {
   private readonly workUnits = { age: 0, budget: 0 };
   private readonly problems: string[] = [];
   private events = 0;
+  private otherRows = 0;
   private files = NOTHING;
   /** Bytes of the store that a dry run would have freed. */
   private wouldFree = 0;
@@ -100,9 +101,11 @@ class Run {
     const before = oldest === null ? null : new Date(oldest).toISOString();
     const unclaimed = await sweepUnclaimed(this.context, { dryRun, before: oldest }, this.problems);
     usage.total -= unclaimed.files.bytes;
-    const otherRows = dryRun || before === null ? 0 : await this.dropOtherRows(before);
-    if (!dryRun) await this.shrink();
-    if (!dryRun) await keepReserve(this.context);
+    if (!dryRun) {
+      await this.attempt('other rows', () => this.dropOtherRows(before));
+      await this.attempt('free pages', () => this.shrink());
+      await keepReserve(this.context);
+    }
     const storeBytes = this.storeBytes();
     const { budgetBytes } = policy;
     const excess = budgetBytes === null ? 0 : usage.total + storeBytes - budgetBytes;
@@ -112,7 +115,7 @@ class Run {
       workUnits: this.workUnits,
       events: this.events,
       files: this.files,
-      otherRows,
+      otherRows: this.otherRows,
       unclaimed,
       usage: {
         fileBytes: Math.max(0, usage.total),
@@ -193,18 +196,17 @@ class Run {
     this.workUnits[reason] += 1;
   }
 
-  private async dropOtherRows(before: string): Promise<number> {
+  private async dropOtherRows(before: string | null): Promise<void> {
     const { retention } = this.context.store;
-    let total = 0;
+    if (before === null) return;
     for (const drop of [retention.dropCommands, retention.dropInstances]) {
       for (;;) {
         const dropped = this.context.writer.commit(() => drop(before, ROWS_AT_ONCE));
-        total += dropped;
+        this.otherRows += dropped;
         if (dropped < ROWS_AT_ONCE) break;
         await nextTurn();
       }
     }
-    return total;
   }
 
   /** Gives the free pages back to the file system, a little at a time. */
