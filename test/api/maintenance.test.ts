@@ -218,8 +218,7 @@ describe('POST /maintenance/gc', () => {
     const rig = await bootApi(upkeep());
     for (let index = 0; index < 5; index++) plant(rig, 31);
     const [first, second] = await Promise.all([gc(rig), gc(rig)]);
-    const statuses = [first.status, second.status].sort();
-    expect(statuses).toEqual([200, 409]);
+    expect(new Set([first.status, second.status])).toEqual(new Set([200, 409]));
     const late = first.status === 409 ? first : second;
     expect(problem(late).code).toBe('maintenance_running');
     expect((await gc(rig)).status).toBe(200);
