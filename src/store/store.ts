@@ -1,4 +1,5 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
+import type { Database } from 'better-sqlite3';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
@@ -54,10 +55,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
   const report = db.prepare<[string, string]>(
     'UPDATE runtime_instances SET report_json = ? WHERE id = ?',
   );
-  const claim = db.prepare<[string]>(
-    'UPDATE store_state SET workspace_id = ? WHERE workspace_id IS NULL',
-  );
-  inOurWords(file, () => claim.run(workspace));
+  inOurWords(file, () => nameOwner(db, workspace));
   const probe = db.prepare('SELECT count(*) FROM migrations');
   return {
     file,
@@ -83,6 +81,13 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     backup: (target, options) => backupTo(db, target, options),
     close: () => db.close(),
   };
+}
+
+/** Whose store it is, for a restore to check. Written once; later opens only read. */
+function nameOwner(db: Database, workspace: string): void {
+  const owner = db.prepare('SELECT workspace_id FROM store_state').pluck().get();
+  if (owner !== null) return;
+  db.prepare('UPDATE store_state SET workspace_id = ? WHERE workspace_id IS NULL').run(workspace);
 }
 
 /** Runs `work`; what SQLite throws becomes the error of the table, anything else passes. */
