@@ -127,10 +127,11 @@ class RunningDaemon implements Daemon {
 
   runtime(): RuntimeView {
     if (this.#gate) throw this.#gate;
-    const { store, executor } = this.#inside();
-    const problems = executor.healthy
-      ? []
-      : ['bus_unavailable: the user bus is away; attempts run on'];
+    const { store, executor, maintenance } = this.#inside();
+    const problems = [
+      ...(executor.healthy ? [] : ['bus_unavailable: the user bus is away; attempts run on']),
+      ...maintenance.problems(),
+    ];
     const { directories, workspace } = this.#config;
     const newest = store.takeovers(1)[0];
     const { runtimeInstanceId } = this.#identity;
@@ -140,6 +141,7 @@ class RunningDaemon implements Daemon {
       status: this.#stopping ? 'stopping' : problems.length > 0 ? 'degraded' : 'ready',
       problems,
       schemaVersion: store.schemaVersion,
+      storeEpoch: store.retention.epoch(),
       version: VERSION,
       pid: process.pid,
       executor: executor.kind,
@@ -178,6 +180,9 @@ class RunningDaemon implements Daemon {
       get supervisor() {
         return inside().supervisor;
       },
+      get maintenance() {
+        return inside().maintenance;
+      },
       get hub() {
         return inside().hub;
       },
@@ -213,6 +218,7 @@ class RunningDaemon implements Daemon {
       await this.#listenOnSocket();
       this.#ownership.describe(this.#description());
       this.#core.supervisor.start();
+      this.#core.maintenance.start();
       this.#gate = null;
     } catch (error) {
       await this.#core?.rest();

@@ -46,6 +46,16 @@ export const configFileSchema = z
         media_provider: z.record(z.string(), slots).default({}),
       })
       .prefault({}),
+    /** What is kept of ended work, and how often that is looked at. */
+    retention: z
+      .strictObject({
+        /** Days after its end; null keeps it for ever. */
+        days: z.number().min(0.01).max(36_500).nullable().default(30),
+        /** For store, spools, sessions and exit records together; null for any number. */
+        diskBudgetBytes: z.int().min(1_048_576).nullable().default(5_368_709_120),
+        intervalMinutes: z.int().min(1).max(10_080).default(60),
+      })
+      .prefault({}),
     /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
     captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
     /** File mode mask of runners, octal; the daemon's own when absent. */

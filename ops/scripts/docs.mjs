@@ -98,6 +98,10 @@ const CONFIG_MEANINGS = {
   'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
   'limits.provider': 'the same for each provider, by the part of `--model` before the slash',
   'limits.media_provider': 'the same for each media provider',
+  'retention.days': 'days after its end that work is kept whole; null for ever',
+  'retention.diskBudgetBytes':
+    'bytes of store, spools, sessions and exit records together before ended work goes early, oldest first; null for any number',
+  'retention.intervalMinutes': 'minutes between two runs of retention by itself',
   captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
 };
 

@@ -3,8 +3,14 @@ import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { OutliveError } from '../domain/errors.ts';
 import type { ApiContext } from './context.ts';
 import { findWorkUnit } from './lookup.ts';
+import { otherEpoch, unreplayable } from './replay.ts';
 import type { EventPage } from './schemas.ts';
-import { eventPageSchema, eventsQuerySchema, workUnitParamsSchema } from './schemas.ts';
+import {
+  EPOCH_HEADER,
+  eventPageSchema,
+  eventsQuerySchema,
+  workUnitParamsSchema,
+} from './schemas.ts';
 import { answerStream, streamEvents } from './sse.ts';
 import { eventView } from './views.ts';
 
@@ -15,18 +21,6 @@ export function resumeFrom(lastEventId: string | string[] | undefined, after: nu
   throw new OutliveError(
     'invalid_cursor',
     'Last-Event-ID must be the id of an event of this stream.',
-  );
-}
-
-function refuseUnreplayable(context: ApiContext, workUnitId: string, afterSeq: number): void {
-  const bounds = context.store.events.bounds(workUnitId);
-  const first = bounds?.first ?? 1;
-  const last = bounds?.last ?? 0;
-  if (afterSeq >= first - 1 && afterSeq <= last) return;
-  throw new OutliveError(
-    'control_plane_snapshot_required',
-    `Events ${first} to ${last} are kept, asked was for what follows ${afterSeq}. Load the work unit again and start from there.`,
-    { extra: { first, last, afterSeq } },
   );
 }
 
@@ -52,7 +46,11 @@ export const eventRoutes: FastifyPluginCallbackZod<{
         stream ? request.headers['last-event-id'] : undefined,
         request.query.afterSeq,
       );
-      refuseUnreplayable(context, id, afterSeq);
+      const refusal =
+        otherEpoch(context, request.query.epoch) ?? unreplayable(context, id, afterSeq);
+      if (refusal) throw refusal;
+      // On the raw answer: a stream writes its own head.
+      reply.raw.setHeader(EPOCH_HEADER, context.store.retention.epoch());
       if (stream) {
         await answerStream(request, reply, (response) =>
           streamEvents(context, response, id, afterSeq, stopping),

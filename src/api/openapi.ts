@@ -8,6 +8,7 @@ import {
   workUnitViewSchema,
 } from './schemas.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
+import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
 import {
   activeViewSchema,
   admissionViewSchema,
@@ -72,7 +73,9 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   ActiveWork: activeViewSchema,
   Admission: admissionViewSchema,
   Attempt: attemptViewSchema,
+  Backup: backupViewSchema,
   Channel: channelViewSchema,
+  Collection: collectViewSchema,
   DryRun: dryRunSchema,
   Event: eventViewSchema,
   Explanation: explanationSchema,

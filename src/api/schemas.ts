@@ -28,6 +28,8 @@ export const BODY_MAX_BYTES = 25 * 1024 * 1024;
 
 /** Header that carries an idempotency key; it wins over the one in the body. */
 export const IDEMPOTENCY_HEADER = 'idempotency-key';
+/** On answers with events: the epoch their numbers are of. */
+export const EPOCH_HEADER = 'outlive-epoch';
 
 /** Body of POST /work-units/:id/cancel. */
 export const cancelSchema = z.strictObject({ reason: z.string().max(1000).optional() });
@@ -155,6 +157,8 @@ export const listQuerySchema = z.strictObject({
 export const eventsQuerySchema = z.strictObject({
   afterSeq: whole(0, Number.MAX_SAFE_INTEGER).default(0),
   limit: whole(1, 5000).default(1000),
+  /** The store epoch the cursor is of, when the client knows it. */
+  epoch: z.string().max(64).optional(),
 });
 
 /** `:id` is a work unit's id or its handle (the live one, else the newest). */
@@ -174,6 +178,8 @@ export const takeoverViewSchema = z.object({
 });
 
 export const runtimeViewSchema = z.object({
+  /** Another one after every restore of the store: cursors of an earlier one are void. */
+  storeEpoch: z.string().optional(),
   runtimeInstanceId: z.string(),
   workspaceId: z.string(),
   /** `degraded` names what is away in `problems`; attempts are unaffected. */

@@ -14,6 +14,7 @@ import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
+import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
@@ -109,6 +110,7 @@ function createApp(options: ApiOptions, stopping: AbortSignal, guard: Guard): Fa
   for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
     void app.register(plugin, { context });
   }
+  void app.register(maintenanceRoutes, { context });
   for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {
     void app.register(plugin, { context, stopping });
   }

@@ -10,6 +10,8 @@ import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { EventRow } from '../store/events.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { ApiContext } from './context.ts';
+import { problemOf } from './problem.ts';
+import { unreplayable } from './replay.ts';
 import { eventView } from './views.ts';
 
 export const PAGE = 500;
@@ -100,6 +102,12 @@ export async function streamEvents(
   let seq = afterSeq;
   try {
     while (!response.destroyed && !stopping.aborted) {
+      const refusal = unreplayable(context, workUnitId, seq);
+      if (refusal) {
+        // Retention overtook a slow client; its stream ends where it can say so.
+        await push(response, signalFrame('problem', problemOf(refusal)));
+        break;
+      }
       const rows = context.store.events.page(workUnitId, seq, PAGE);
       if (rows.length > 0) {
         if (!(await push(response, rows.map(frame).join('')))) return;

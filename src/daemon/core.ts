@@ -10,6 +10,11 @@ import { STARVING_MS } from '../supervisor/admission.ts';
 import type { Context, Settings } from '../supervisor/context.ts';
 import type { Faults } from '../supervisor/faults.ts';
 import { createHub } from '../supervisor/hub.ts';
+import {
+  createMaintenance,
+  type Maintenance,
+  type MaintenanceOptions,
+} from '../supervisor/maintenance.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
@@ -27,6 +32,7 @@ export interface Core {
   readonly store: Store;
   readonly executor: Executor;
   readonly supervisor: Supervisor;
+  readonly maintenance: Maintenance;
   readonly hub: Context['hub'];
   /** Takes no more work and lets go of what runs; the store and the bus stay open. */
   rest(): Promise<void>;
@@ -64,6 +70,20 @@ function settingsOf(config: Config): Settings {
   };
 }
 
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+function maintenanceOf({ file }: Config): MaintenanceOptions {
+  const { days, diskBudgetBytes, intervalMinutes } = file.retention;
+  return {
+    policy: {
+      maxAgeMs: days === null ? null : days * DAY_MS,
+      budgetBytes: diskBudgetBytes,
+    },
+    intervalMs: intervalMinutes * MINUTE_MS,
+  };
+}
+
 function systemdExecutor({ config, log, entropy }: CoreOptions): Executor {
   return createSystemdExecutor({
     workspace: config.workspace,
@@ -77,7 +97,7 @@ function systemdExecutor({ config, log, entropy }: CoreOptions): Executor {
 }
 
 /** @returns false when `work` was not done in time. */
-async function within(ms: number, work: Promise<void>): Promise<boolean> {
+async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<false>((resolve) => {
     timer = setTimeout(() => resolve(false), ms);
@@ -89,11 +109,12 @@ async function within(ms: number, work: Promise<void>): Promise<boolean> {
   }
 }
 
-function makeCore(store: Store, executor: Executor, context: Context): Core {
+function makeCore(config: Config, context: Context): Core {
   const supervisor = createSupervisor(context);
-  const { log, hub } = context;
+  const maintenance = createMaintenance(context, maintenanceOf(config));
+  const { log, hub, store, executor } = context;
   const rest = async (): Promise<void> => {
-    const resting = supervisor.close();
+    const resting = Promise.all([supervisor.close(), maintenance.close()]);
     if (await within(REST_MS, resting)) return;
     // A job that systemd holds back answers nobody. Whoever waits for it is told that the bus
     // is gone; the next daemon finds what became of it.
@@ -105,6 +126,7 @@ function makeCore(store: Store, executor: Executor, context: Context): Core {
     store,
     executor,
     supervisor,
+    maintenance,
     hub,
     rest,
     close: async () => {
@@ -140,7 +162,7 @@ export async function openCore(options: CoreOptions, store: Store): Promise<Core
     await executor.close();
     throw error;
   }
-  const core = makeCore(store, executor, context);
+  const core = makeCore(config, context);
   try {
     await recover(context, core.supervisor);
     return core;

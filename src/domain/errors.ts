@@ -65,6 +65,12 @@ export const ERRORS = {
   channel_closed: { status: 409, exit: EXIT.conflict, title: 'The channel takes no work' },
   subject_busy: { status: 409, exit: EXIT.conflict, title: 'Live work is about the same subject' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },
+  target_exists: { status: 409, exit: EXIT.conflict, title: 'The file is already there' },
+  maintenance_running: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'The same upkeep is already under way',
+  },
   control_plane_snapshot_required: {
     status: 410,
     exit: EXIT.failed,
@@ -86,6 +92,8 @@ export const ERRORS = {
     exit: EXIT.unreachable,
     title: 'A file was written by a newer outlive',
   },
+  backup_failed: { status: 500, exit: EXIT.failed, title: 'The backup could not be written' },
+  backup_unusable: { status: 422, exit: EXIT.failed, title: 'The backup cannot be restored' },
   disk_full: { status: 507, exit: EXIT.failed, title: 'The disk is full' },
   workspace_owned: {
     status: 409,

@@ -55,8 +55,8 @@ export function eventStatements(db: Database) {
      WHERE work_unit_id = @workUnitId AND attempt_id = @attemptId AND type IN ('tool.start', 'tool.end')
      GROUP BY toolCallId HAVING sum(CASE type WHEN 'tool.start' THEN 1 ELSE -1 END) > 0`,
   );
-  const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
-    'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
+  const span = db.prepare<[string], { floor: number; last: number }>(
+    'SELECT floor_seq AS floor, last_seq AS last FROM work_units WHERE id = ?',
   );
   const range = db.prepare<[number, number, number]>(
     `SELECT ${COLUMNS} FROM runtime_events WHERE position > ? AND position <= ?
@@ -66,10 +66,10 @@ export function eventStatements(db: Database) {
     `SELECT count(*) AS n FROM (SELECT 1 FROM runtime_events
      WHERE position > ? AND position <= ? LIMIT ?)`,
   );
-  // The counter, not the newest row: what was dropped by retention was there once.
-  const window = db.prepare<[], { first: number | null; last: number }>(
-    `SELECT (SELECT min(position) FROM runtime_events) AS first, coalesce(
-       (SELECT seq FROM sqlite_sequence WHERE name = 'runtime_events'), 0) AS last`,
+  // The counter and the stored floor, not the rows: retention removes them from the middle.
+  const window = db.prepare<[], { floor: number; last: number }>(
+    `SELECT floor_position AS floor, coalesce(
+       (SELECT seq FROM sqlite_sequence WHERE name = 'runtime_events'), 0) AS last FROM store_state`,
   );
 
   return {
@@ -111,14 +111,9 @@ export function eventStatements(db: Database) {
      * Positions of the whole workspace: `last` is the newest that was given out, `floor`
      * the oldest cursor whose followers are all kept.
      */
-    window: (): { floor: number; last: number } => {
-      const { first, last } = window.get() ?? { first: null, last: 0 };
-      return { floor: first === null ? last : first - 1, last };
-    },
-    /** First and last sequence number that are kept, null when there are none. */
-    bounds: (workUnitId: string): { first: number; last: number } | null => {
-      const row = bounds.get(workUnitId);
-      return row?.first == null || row.last === null ? null : { first: row.first, last: row.last };
-    },
+    window: (): { floor: number; last: number } => window.get() ?? { floor: 0, last: 0 },
+    /** The same for the sequence numbers of one work unit. */
+    span: (workUnitId: string): { floor: number; last: number } =>
+      span.get(workUnitId) ?? { floor: 0, last: 0 },
   };
 }

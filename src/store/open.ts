@@ -9,7 +9,7 @@ import { syncDirectory } from './owner-file.ts';
 export const STORE_FILE = 'outlive.db';
 
 /** "outl" in ASCII: tells our files from other SQLite databases. */
-const APPLICATION_ID = 0x6f75746c;
+export const APPLICATION_ID = 0x6f75746c;
 /** Above this a full check at every start would cost seconds; damage then shows where it is read. */
 const CHECK_UP_TO_BYTES = 64 * 1024 * 1024;
 
@@ -57,6 +57,9 @@ export function storeError(error: unknown, file: string): OutliveError {
   });
 }
 
+/** A restored store, finished, that waits to take the place of `file`. */
+export const restoredFile = (file: string): string => `${file}.restored`;
+
 export interface OpenedDatabase {
   readonly db: Database.Database;
   readonly file: string;
@@ -88,6 +91,8 @@ function make(file: string, at: string): void {
   try {
     const db = new Database(temporary);
     try {
+      // Only possible before the first table: the file can give free pages back, step by step.
+      db.pragma('auto_vacuum = INCREMENTAL');
       db.pragma('journal_mode = MEMORY');
       db.pragma('synchronous = FULL');
       db.pragma(`application_id = ${APPLICATION_ID}`);
@@ -123,6 +128,8 @@ export function openDatabase(directory: string, at: string, mayMake = true): Ope
       // SQLite would play the log of the lost store into the new one.
       if (hasLog) throw damaged(`${file}-wal`, 'the store it belongs to is gone');
       if (!mayMake) throw damaged(file, 'it was there a moment ago and is gone');
+      if (existsSync(restoredFile(file)))
+        throw damaged(restoredFile(file), 'a restore was cut off; run outlive restore again');
       make(file, at);
     }
     // Before SQLite looks: it would remove the log of an empty file.

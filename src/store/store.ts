@@ -1,6 +1,8 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
+import type { Database } from 'better-sqlite3';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
+import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
@@ -10,6 +12,7 @@ import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
+import { type Retention, retentionStatements } from './retention.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
 
@@ -23,6 +26,7 @@ export interface Store {
   readonly queue: Queue;
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
+  readonly retention: Retention;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -33,6 +37,8 @@ export interface Store {
   /** The newest takeovers, newest first. */
   takeovers(limit: number): readonly Takeover[];
   saveReport(instanceId: string, report: unknown): void;
+  /** Copies the store while it is in use; see backup.ts. */
+  backup(target: string, options: BackupOptions): Promise<BackupReport>;
   /** A read that touches the disk's pages; used by health checks. */
   probe(): void;
   close(): void;
@@ -45,6 +51,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
   const report = db.prepare<[string, string]>(
     'UPDATE runtime_instances SET report_json = ? WHERE id = ?',
   );
+  inOurWords(file, () => nameOwner(db, workspace));
   const probe = db.prepare('SELECT count(*) FROM migrations');
   return {
     file,
@@ -56,6 +63,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    retention: speaking(retentionStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));
@@ -67,8 +75,16 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     probe: () => {
       inOurWords(file, () => probe.get());
     },
+    backup: (target, options) => backupTo(db, target, options),
     close: () => db.close(),
   };
+}
+
+/** Whose store it is, for a restore to check. Written once; later opens only read. */
+function nameOwner(db: Database, workspace: string): void {
+  const owner = db.prepare('SELECT workspace_id FROM store_state').pluck().get();
+  if (owner !== null) return;
+  db.prepare('UPDATE store_state SET workspace_id = ? WHERE workspace_id IS NULL').run(workspace);
 }
 
 /** Runs `work`; what SQLite throws becomes the error of the table, anything else passes. */

@@ -211,6 +211,8 @@ describe('the document', () => {
         'GET /work-units/{id}',
         'GET /work-units/{id}/events',
         'GET /work-units/{id}/explain',
+        'POST /maintenance/backup',
+        'POST /maintenance/gc',
         'POST /runs',
         'POST /runtime/drain',
         'POST /runtime/pause',

@@ -77,9 +77,10 @@ async function openSse(rig: Rig, path: string, body?: object, headers = {}): Pro
   };
 }
 
-/** What retention does: the oldest events go. */
+/** What retention does: the floor is raised, then events go. */
 function dropEvents(rig: Rig, upTo: number): void {
   const db = new Database(rig.store.file);
+  db.prepare('UPDATE store_state SET floor_position = ?').run(upTo);
   db.prepare('DELETE FROM runtime_events WHERE position <= ?').run(upTo);
   db.close();
 }

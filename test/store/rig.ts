@@ -46,7 +46,11 @@ export function raw(directory: string): Database.Database {
 }
 
 /** How SQLite carries out the statement that takes the next queued work unit, as the store has it. */
-export function planOfNextQueued(directory: string): string {
+export const planOfNextQueued = (directory: string): string =>
+  planOf(directory, (db) => void workUnitStatements(db, WORKSPACE).nextQueued());
+
+/** The same for the first statement that `work` runs. */
+export function planOf(directory: string, work: (db: Database.Database) => void): string {
   const statements: string[] = [];
   const db = new Database(path.join(directory, STORE_FILE), {
     verbose: (sql) => statements.push(String(sql)),
@@ -54,7 +58,7 @@ export function planOfNextQueued(directory: string): string {
   leftovers.push(() => {
     db.close();
   });
-  workUnitStatements(db, WORKSPACE).nextQueued();
+  work(db);
   const [sql = ''] = statements;
   const plan = db.prepare<[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all();
   return plan.map(({ detail }) => detail).join('\n');

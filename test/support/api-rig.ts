@@ -25,6 +25,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import type { Context } from '../../src/supervisor/context.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
+import { createMaintenance, type MaintenanceOptions } from '../../src/supervisor/maintenance.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
@@ -164,7 +165,13 @@ function counter(file: string): Rig['counts'] {
 }
 
 /** Boots the API on a unix socket and on TCP over one store. */
-export async function bootApi(limits: Partial<ApiLimits> = {}): Promise<Rig> {
+export async function bootApi(
+  limits: Partial<ApiLimits> = {},
+  upkeep: MaintenanceOptions = {
+    policy: { maxAgeMs: null, budgetBytes: null },
+    intervalMs: 3_600_000,
+  },
+): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
   atTheEnd(() => store.close());
@@ -174,6 +181,7 @@ export async function bootApi(limits: Partial<ApiLimits> = {}): Promise<Rig> {
   const context: ApiContext = {
     store,
     supervisor,
+    maintenance: createMaintenance(inner, upkeep),
     hub: inner.hub,
     runtime: () => runtime(socketPath),
   };

@@ -1,10 +1,10 @@
 /** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { refused, send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
-import { Rig, said, sequenceIsWhole, within } from '../support/rig.ts';
+import { appears, Rig, said, sequenceIsWhole, within } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
 const SMALL_DISK = '/run/outlive-host/small';
@@ -51,6 +51,39 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     expect(sequenceIsWhole(after.events)).toBe(true);
     await rig.unitsAreGone();
     expect((await rig.client.listWorkUnits({ active: true })).items).toEqual([]);
+  });
+
+  it('for retention: it has room of its own, and makes more', async () => {
+    await rig.startDaemon();
+    const { workUnit } = await rig.runToEnd({
+      argv: ['sh', '-c', 'head -c 500000 /dev/urandom | base64 -w 1000'],
+    });
+    await rig.unitsAreGone();
+    const { attempts, state: directory } = rig.config.directories;
+    await appears(path.join(directory, 'store', 'outlive.reserve'));
+    fill();
+    const result = await cli(rig, ['gc', '--older-than', '0s', '--json']);
+    expect(result.status, result.stdout + result.stderr).toBe(0);
+    expect(JSON.parse(result.stdout)).toMatchObject({ workUnits: { age: 1 }, problems: [] });
+    expect(existsSync(path.join(attempts, workUnit.id))).toBe(false);
+    // The disk is as full as before, but for what went.
+    expect((await rig.runToEnd({ argv: ['true'] })).workUnit.status).toBe('succeeded');
+  });
+
+  it('in a backup: a typed refusal, no half file, and the daemon works on', async () => {
+    await rig.startDaemon();
+    const { workUnit } = await rig.runToEnd({ argv: ['echo', 'before'] });
+    const copy = path.join(SMALL_DISK, 'copy.db');
+    fill();
+    const result = await cli(rig, ['backup', copy]);
+    expect(result.status).toBe(1);
+    expect(result.stderr).toContain('disk_full');
+    expect(readdirSync(SMALL_DISK).filter((name) => name.includes('copy.db'))).toEqual([]);
+    rmSync(filler);
+    expect((await cli(rig, ['backup', copy])).status).toBe(0);
+    rmSync(copy);
+    expect((await rig.client.getWorkUnit(workUnit.id)).status).toBe('succeeded');
+    expect((await rig.runToEnd({ argv: ['true'] })).workUnit.status).toBe('succeeded');
   });
 
   it('in the middle of a run: the daemon lives, and the outcome is stored when there is room', async () => {

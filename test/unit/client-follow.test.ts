@@ -55,6 +55,19 @@ const range = (from: number, to: number): number[] =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
 describe('followEvents', () => {
+  it('says on a new connection which store its number is of, once it was told', async () => {
+    const epochs: (string | null)[] = [];
+    const { client } = await serve((received, response) => {
+      if (!isStream(received)) return json(response, 200, aWorkUnit());
+      epochs.push(received.url.searchParams.get('epoch'));
+      response.setHeader('outlive-epoch', 'first');
+      const after = afterSeqOf(received);
+      return stream(response, aRun(4).slice(after, after + 2));
+    });
+    expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
+    expect(epochs).toEqual([null, 'first']);
+  });
+
   it('hands out what is stored and what comes, to the terminal event', async () => {
     const { client, daemon } = await serve((_, response) => stream(response, aRun(5)));
     expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 5));

@@ -40,6 +40,7 @@ describe('config.json', () => {
       keyVariables: [],
       passEnvironment: [],
       environment: {},
+      retention: { days: 30, diskBudgetBytes: 5 * 1024 ** 3, intervalMinutes: 60 },
       captureBytes: 1_048_576,
     });
   });
@@ -57,6 +58,7 @@ describe('config.json', () => {
       passEnvironment: ['EDITOR'],
       environment: { GREETING: 'hello' },
       limits: { runner: { pi: 2 }, provider: { acme: 3 }, media_provider: {} },
+      retention: { days: null, diskBudgetBytes: null, intervalMinutes: 5 },
       captureBytes: 4096,
     };
     writeConfig(file);
@@ -74,6 +76,13 @@ describe('config.json', () => {
     ['a variable that is none', { keyVariables: ['A-B'] }, 'keyVariables.0', /variable name/],
     ['a value that is a number', { environment: { A: 1 } }, 'environment.A', /string/],
     ['a capture that is too small', { captureBytes: 1 }, 'captureBytes', /4096/],
+    ['a negative age', { retention: { days: -1 } }, 'retention.days', /0\.01/],
+    [
+      'a budget too small',
+      { retention: { diskBudgetBytes: 1 } },
+      'retention.diskBudgetBytes',
+      /1048576/,
+    ],
     ['a list instead of an object', [], '(top)', /object/],
     ['null', 'null', '(top)', /object/],
   ])('with %s is refused by file, key and reason', (_what, content, key, reason) => {
