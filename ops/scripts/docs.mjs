@@ -56,6 +56,7 @@ const EVENT_MEANINGS = {
   'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
   'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
   'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
+  'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
   'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
   'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',

@@ -107,7 +107,8 @@ export async function gatherEvidence(
   host: HostFacts,
 ): Promise<Gathered> {
   const record = await readExitRecord(context, paths.exitRecord, attempt.nonce);
-  const fromUnit = facts ? endFromUnit(facts, record) : null;
+  // A unit that never ran has no end, whatever its state.
+  const fromUnit = facts?.everRan ? endFromUnit(facts, record) : null;
   const fromRecord = record ? endFromRecord(record, attempt) : null;
   const evidence: Evidence = {
     intent: attempt.intent,
@@ -119,6 +120,7 @@ export async function gatherEvidence(
     saidToldToStop: attempt.toldToStop,
     approvalOpen: attempt.status === 'waiting_for_approval',
     claim: await readClaim(paths),
+    startProblem: attempt.startProblem,
     hardTimeoutMs:
       context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
     hostChanged: hostChanged(attempt, host),

@@ -32,6 +32,7 @@ describe('the properties of a unit', () => {
       'Environment as',
       'RuntimeMaxUSec t',
       'TimeoutStopUSec t',
+      'JobTimeoutUSec t',
       'KillMode s',
       'KillSignal i',
       'SendSIGKILL b',
