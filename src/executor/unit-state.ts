@@ -11,6 +11,9 @@ const isDown = ({ state }: Known): boolean => state === 'inactive' || state === 
  */
 export const isDead = (facts: Known): boolean => isDown(facts) && !facts.jobPending;
 
+/** A start job is queued and nothing of it has begun: something it waits for is not there yet. */
+export const isHeldBack = (facts: Known): boolean => isDown(facts) && facts.jobPending;
+
 /** Its start is still to come or under way: the main process has not been executed yet. */
 export const isPending = (facts: Known): boolean =>
-  facts.state === 'activating' || (isDown(facts) && facts.jobPending);
+  facts.state === 'activating' || isHeldBack(facts);

@@ -91,6 +91,14 @@ export function recordIdentity(
   );
 }
 
+/** Kept with the attempt: why nothing ran. */
+export function recordHeldBack(context: Context, { id }: AttemptRow, heldMs: number): void {
+  const reason = `systemd held its start back for ${Math.round(heldMs / 1000)} s`;
+  context.writer.commit(() =>
+    context.store.attempts.patch(id, { startProblem: { kind: 'refused', reason } }),
+  );
+}
+
 /** It ran and ended before anybody looked: the spool says that and who it was. */
 export function recordLateStart(
   context: Context,

@@ -10,7 +10,7 @@ import type { LiveState } from '../domain/attempt-files.ts';
 import type { SilenceCode } from '../domain/clocks.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { UnitFacts } from '../executor/port.ts';
-import { isDead, isPending } from '../executor/unit-state.ts';
+import { isDead, isHeldBack, isPending } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import { attemptPaths, removeCredentials, sweepAttempt } from './attempt-directory.ts';
@@ -22,7 +22,13 @@ import type { Ingest } from './ingest.ts';
 import { createIngest } from './ingest.ts';
 import { type Listening, listen } from './listening.ts';
 import { proveDead, readOwn } from './prove-dead.ts';
-import { markStale, recordIdentity, recordLateStart, recordStart } from './record-start.ts';
+import {
+  markStale,
+  recordHeldBack,
+  recordIdentity,
+  recordLateStart,
+  recordStart,
+} from './record-start.ts';
 import { createHint } from './signal.ts';
 
 /** Without any hint the unit is read again after this long: hints may get lost. */
@@ -35,6 +41,8 @@ const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
 const EMPTY_WAIT_MS = 10_000;
 const INTERRUPT_GRACE_MS = 5_000;
+/** A start that systemd holds back for so long is taken back, and made again later. */
+const START_WAIT_MS = 10 * 60_000;
 const SIGKILL = 9;
 
 export interface AttemptWatch {
@@ -87,6 +95,8 @@ class Watch implements AttemptWatch {
   private pursuedAt = 0;
   /** The order that the wrapper was told over its socket. */
   private told: string | null = null;
+  /** When its start was first seen to be held back or under way, monotonic. */
+  private pendingSince: number | null = null;
   private stopped = false;
 
   constructor(context: Context, attempt: AttemptRow, options: WatchOptions) {
@@ -169,15 +179,26 @@ class Watch implements AttemptWatch {
   private async follow(attempt: AttemptRow, facts: UnitFacts): Promise<boolean> {
     if (!this.held) this.held = await this.context.executor.hold(this.unit);
     if (!this.held) return false; // It went away in between; the next look settles it.
-    if (isPending(facts)) {
-      recordIdentity(this.context, attempt, facts, await this.context.executor.host());
-    } else if (!this.listening) await this.attach(attempt, facts);
+    if (isPending(facts)) await this.awaitStart(attempt, facts);
+    else if (!this.listening) await this.attach(attempt, facts);
     this.listening?.observe(facts, attempt);
     const next = attempt.intent ? await this.pursue(attempt) : null;
     for (const looked of this.onLooked) looked();
     this.onLooked.clear();
     await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
+  }
+
+  /** Its start is still to come: nothing may be concluded, and it is not waited for without end. */
+  private async awaitStart(attempt: AttemptRow, facts: UnitFacts): Promise<void> {
+    const { executor, entropy, log } = this.context;
+    recordIdentity(this.context, attempt, facts, await executor.host());
+    this.pendingSince ??= entropy.monotonic();
+    const heldMs = entropy.monotonic() - this.pendingSince;
+    if (!isHeldBack(facts) || heldMs < START_WAIT_MS || attempt.intent) return;
+    log.warn({ unit: this.unit, heldMs }, 'a start is held back for too long; it is taken back');
+    recordHeldBack(this.context, attempt, heldMs);
+    await executor.stop(this.unit);
   }
 
   /**

@@ -55,7 +55,7 @@ const DEADLINES: SystemdDeadlines = {
   connectMs: 5_000,
   readMs: 10_000,
   changeMs: 30_000,
-  jobMs: 5_000,
+  jobMs: 2_000,
 };
 
 const MAX_IN_FLIGHT = 32;

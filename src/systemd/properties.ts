@@ -26,9 +26,6 @@ export type UnitProperty = readonly [name: string, value: Variant<unknown>];
 /** What systemd adds to the wrapper's own cancel grace before it sends SIGKILL. */
 export const STOP_MARGIN_MS = 5_000;
 
-/** A start that something holds back for longer is given up by systemd itself, daemon or not. */
-export const START_WAIT_MS = 600_000;
-
 const SIGTERM = 15;
 const MICROSECONDS = 1_000n;
 
@@ -122,7 +119,6 @@ export function unitProperties(workspace: string, request: StartRequest): readon
     // The deadline that needs no daemon and no wrapper; the wrapper's own comes a moment earlier.
     property('RuntimeMaxUSec', 't', microseconds(request.hardTimeoutMs)),
     property('TimeoutStopUSec', 't', microseconds(request.cancelGraceMs + STOP_MARGIN_MS)),
-    property('JobTimeoutUSec', 't', microseconds(START_WAIT_MS)),
     // mixed: SIGTERM to the wrapper alone, SIGKILL to all that is left once it has ended.
     property('KillMode', 's', 'mixed'),
     property('KillSignal', 'i', SIGTERM),

@@ -32,7 +32,6 @@ describe('the properties of a unit', () => {
       'Environment as',
       'RuntimeMaxUSec t',
       'TimeoutStopUSec t',
-      'JobTimeoutUSec t',
       'KillMode s',
       'KillSignal i',
       'SendSIGKILL b',
