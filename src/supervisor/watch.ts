@@ -250,6 +250,10 @@ class Watch implements AttemptWatch {
     const told = interrupted && (this.listening?.tell('interrupt', INTERRUPT_GRACE_MS) ?? false);
     // A wrapper that cannot be told over its socket can still be told by systemd.
     if (!told) await this.context.executor.stop(this.unit);
+    this.noteOrder(attempt);
+  }
+
+  private noteOrder(attempt: AttemptRow): void {
     this.pursued = orderOf(attempt);
     this.pursuedAt = this.context.entropy.monotonic();
   }
@@ -284,13 +288,7 @@ class Watch implements AttemptWatch {
     const attempt = context.store.attempts.get(this.attemptId) ?? seen;
     const proof = await proveDead(context, attempt, EMPTY_WAIT_MS);
     if (!proof.dead) {
-      if (proof.why === 'group_not_empty') {
-        const { controlGroup: group } = attempt;
-        context.log.error(
-          { unit: this.unit, group },
-          'the unit is dead but its cgroup is not empty',
-        );
-      }
+      if (proof.why === 'group_not_empty') this.outlived(attempt);
       return false;
     }
     const { facts } = proof;
@@ -306,6 +304,16 @@ class Watch implements AttemptWatch {
     );
     context.log.info({ unit: this.unit, verdict }, 'attempt ended');
     return this.letGo();
+  }
+
+  /** systemd has given the unit up, and processes of it live on: nothing is released before they end. */
+  private outlived(attempt: AttemptRow): void {
+    const { unit, context } = this;
+    const { controlGroup: group } = attempt;
+    context.log.error({ unit, group }, 'the unit is dead but its cgroup is not empty');
+    if (!attempt.intent) return;
+    if (this.pursued !== orderOf(attempt)) this.noteOrder(attempt); // There is no unit left to stop.
+    if (this.staleDeadline(attempt) === 0) markStale(context, attempt);
   }
 
   private async letGo(): Promise<boolean> {

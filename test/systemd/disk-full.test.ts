@@ -1,9 +1,12 @@
 /** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WRAPPER_EXIT } from '../../src/domain/attempt-files.ts';
+import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { cli } from '../support/cli.ts';
-import { Rig, sequenceIsWhole } from '../support/rig.ts';
+import { Rig, ROOT, sequenceIsWhole } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
 const SMALL_DISK = '/run/outlive-host/small';
@@ -50,6 +53,29 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     expect(sequenceIsWhole(after.events)).toBe(true);
     await rig.unitsAreGone();
     expect((await rig.client.listWorkUnits({ active: true })).items).toEqual([]);
+  });
+
+  it('when the wrapper opens its spool: it exits with the status that says so, and runs nothing', () => {
+    const directory = path.join(state, 'attempt');
+    mkdirSync(directory);
+    const timeouts = defaultTimeouts('task_run');
+    const launch = {
+      ...{ version: 1, workspace: 'w', workUnitId: 'u', attemptId: 'a', attemptNumber: 1 },
+      ...{ handle: 'h', unit: 'u.service', nonce: 'n', runnerId: 'command', timeouts },
+      runner: { kind: 'command', argv: ['touch', path.join(rig.tree, 'ran')] },
+      ...{ cwd: rig.tree, environment: {}, credentialVariables: [], captureBytes: 4096, umask: 63 },
+      controlSocket: path.join(rig.base, 'control.sock'),
+    };
+    writeFileSync(path.join(directory, 'launch.json'), JSON.stringify(launch));
+    fill();
+    const wrapper = path.join(ROOT, 'dist/attempt/main.js');
+    const env = { ...rig.env, OUTLIVE_NONCE: 'n' };
+    const { status, stderr } = spawnSync(process.execPath, [wrapper, directory], { env });
+    expect([status, String(stderr)]).toEqual([
+      WRAPPER_EXIT.diskFull,
+      expect.stringMatching(/ENOSPC|no space/i),
+    ]);
+    expect(existsSync(path.join(rig.tree, 'ran'))).toBe(false);
   });
 
   it('in the middle of a run: the daemon lives, and the outcome is stored when there is room', async () => {

@@ -257,8 +257,8 @@ describe('a start that ran nothing', () => {
   });
 });
 
-describe('a late start of an attempt that was given up', () => {
-  it('runs nothing, and its unit does not stay loaded', async () => {
+describe('an attempt that a dead daemon had not started', () => {
+  it('is lost when the next daemon starts, and its work runs; started late it runs nothing and does not stay loaded; row 320', async () => {
     const armed = await rig.startDaemon({ fault: 'prepared' });
     const { id } = await rig.submit({ argv: COUNTED, handle: 'late' });
     await armed.exited;
