@@ -1,5 +1,5 @@
 /** Runs that beat, and runs that do not end when they are told to, on real systemd. */
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -89,8 +89,12 @@ describe('a runner that says nothing', () => {
 });
 
 describe('a run that does not end when it is told to', () => {
-  /** Its wrapper is stopped, so that nobody of outlive's can end the runner either. */
-  async function stubborn(): Promise<{ id: string; unit: string; pids: number[] }> {
+  /**
+   * Its processes are in a frozen cgroup below the unit's, of which systemd knows nothing: so
+   * neither the wrapper nor SIGTERM can end the runner. (systemd's own stop continues what
+   * SIGSTOP stopped, and thaws the unit's own cgroup.)
+   */
+  async function stubborn(): Promise<{ id: string; unit: string; group: string }> {
     await rig.startDaemon();
     const { id } = await rig.submit({
       argv: ['sh', '-c', 'trap "" TERM; echo up; while :; do sleep 0.1; done'],
@@ -100,11 +104,22 @@ describe('a run that does not end when it is told to', () => {
     await rig.waitForEvent(id, ({ type }) => type === 'stdout_delta', 'its output');
     const [attempt] = (await rig.client.getWorkUnit(id)).attempts;
     const unit = attempt?.unit ?? '';
-    const pids = (await systemctl('show', '--value', '-p', 'MainPID', unit))
-      .split('\n')
-      .map(Number);
-    for (const pid of pids) process.kill(pid, 'SIGSTOP');
-    return { id, unit, pids };
+    const group = `/sys/fs/cgroup${await systemctl('show', '--value', '-p', 'ControlGroup', unit)}`;
+    const ice = path.join(group, 'ice');
+    mkdirSync(ice);
+    const pids = readFileSync(path.join(group, 'cgroup.procs'), 'utf8').trim().split('\n');
+    for (const pid of pids) moveTo(ice, pid);
+    writeFileSync(path.join(ice, 'cgroup.freeze'), '1');
+    return { id, unit, group };
+  }
+
+  /** A short-lived process of the shell may be gone by now. */
+  function moveTo(group: string, pid: string): void {
+    try {
+      writeFileSync(path.join(group, 'cgroup.procs'), pid);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
   }
 
   async function isStaleAndHolds(id: string): Promise<void> {
@@ -133,15 +148,13 @@ describe('a run that does not end when it is told to', () => {
 
   it('is stale also when systemd gave its unit up and left its processes; row 105, row 254', async () => {
     await everyUnit('SendSIGKILL=no', 'TimeoutStopSec=1');
-    const { id, unit, pids } = await stubborn();
-    const group = await systemctl('show', '--value', '-p', 'ControlGroup', unit);
+    const { id, unit, group } = await stubborn();
     await rig.client.cancelWorkUnit(id, { reason: 'enough' });
     await expect
       .poll(() => systemctl('show', '--value', '-p', 'ActiveState', unit), { timeout: 30_000 })
       .toBe('failed');
     await isStaleAndHolds(id);
-    for (const pid of pids) process.kill(pid, 'SIGKILL');
-    writeFileSync(`/sys/fs/cgroup${group}/cgroup.kill`, '1');
+    writeFileSync(path.join(group, 'cgroup.kill'), '1');
     const { workUnit } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
     expect(lease(id).releasedAt).not.toBeNull();
