@@ -59,6 +59,7 @@ const EVENT_MEANINGS = {
   'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
   'diagnostic.version_unknown':
     'The spool goes on in a later format version; it is kept for an outlive that knows it.',
+  'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
   'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
   'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',

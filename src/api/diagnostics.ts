@@ -1,4 +1,5 @@
 /** The workspace as a person looks at it: what runs, what is stuck, who holds what. */
+import { START_BUDGET } from '../domain/start-budget.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { possible } from '../supervisor/explain.ts';
@@ -179,6 +180,9 @@ export function supervisorView(context: ApiContext): SupervisorView {
     blockers: diagnostics
       .blocked(BLOCKERS_SHOWN)
       .map((group) => ({ ...group, waitedMs: ageOf(now, group.since) })),
+    backingOff: diagnostics
+      .backingOff(new Date(now).toISOString(), BLOCKERS_SHOWN)
+      .map((group) => ({ ...group, limit: START_BUDGET })),
     recovery: isRecord(recovery) ? recovery : null,
     takeovers: [...store.takeovers(TAKEOVERS_SHOWN)],
   };

@@ -123,6 +123,17 @@ export const supervisorViewSchema = z.object({
   blockers: z.array(
     z.object({ resource: z.string(), waiting: z.int(), since: time, waitedMs: age }),
   ),
+  /** Queued work whose last starts ran nothing, soonest first; at most 100. */
+  backingOff: z.array(
+    z.object({
+      workUnitId: z.string(),
+      handle: z.string(),
+      /** Starts in a row that ran nothing; at `limit` the work fails. */
+      starts: z.int(),
+      limit: z.int(),
+      until: time,
+    }),
+  ),
   /** The report of the last recovery, as it was stored. */
   recovery: z.record(z.string(), z.unknown()).nullable(),
   /** The newest takeovers from dead daemons, newest first; at most 10. */

@@ -41,7 +41,13 @@ export function workUnitView(
   attempts: readonly AttemptRow[],
   live: LiveState | null,
 ): WorkUnitView {
-  const { request: _request, neverStartedCount: _count, lastSeq: _seq, ...shown } = row;
+  const {
+    request: _request,
+    neverStartedCount: _count,
+    neverStartedAt: _since,
+    lastSeq: _seq,
+    ...shown
+  } = row;
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
   return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
 }

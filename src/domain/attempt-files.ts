@@ -148,4 +148,6 @@ export const WRAPPER_EXIT = {
   noSpool: 192,
   /** Not even the last word could be written. */
   spoolLost: 193,
+  /** Claim or spool could not be written because the disk is full. */
+  diskFull: 194,
 } as const;

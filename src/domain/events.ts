@@ -39,6 +39,7 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.spool_event_unknown',
   /** Spool or exit record of a later major version: kept for an outlive that knows it. */
   'diagnostic.version_unknown',
+  'diagnostic.start_backoff',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

@@ -82,6 +82,15 @@ export type Intent =
       readonly reason: string | null;
     };
 
+/** What was told against a start that came to nothing. */
+export const startProblemSchema = z.object({
+  /** `name_taken`: a unit that is not ours has the name, which is nobody's failure to start. */
+  kind: z.enum(['refused', 'unanswered', 'name_taken']),
+  /** In systemd's words. */
+  reason: z.string(),
+});
+export type StartProblem = z.infer<typeof startProblemSchema>;
+
 /** Everything the classification may look at. */
 export interface Evidence {
   readonly intent: Intent | null;
@@ -97,6 +106,8 @@ export interface Evidence {
   readonly saidToldToStop: boolean;
   readonly approvalOpen: boolean;
   readonly claim: 'none' | 'wrapper' | 'revoked';
+  /** Null when nothing was told against the start. */
+  readonly startProblem: StartProblem | null;
   readonly hardTimeoutMs: number;
   /** Boot id or manager instance of the attempt are no longer the running ones. */
   readonly hostChanged: boolean;

@@ -97,6 +97,7 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     runner_started: ALREADY('running'),
     // The unit was seen to run, then the machine went away before the wrapper had begun.
     never_started: 'queued',
+    launch_failed: 'failed',
     approval_requested: 'waiting_for_approval',
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',
@@ -116,6 +117,9 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     approval_approved: 'running',
     approval_denied: 'failed',
     approval_expired: 'failed',
+    // Its first lines may be lost with a disk: what was seen of it then proves nothing.
+    never_started: 'queued',
+    launch_failed: 'failed',
     // The question may have been dropped by the runner itself; how it ended is still true.
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',

@@ -4,6 +4,7 @@
  */
 import { parseUnitName } from '../domain/names.ts';
 import type { UnitFacts } from '../executor/port.ts';
+import { isDead } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 
 export interface RecoveryView {
@@ -39,10 +40,11 @@ export function planRecovery({
     owned.add(attempt.unit);
     return { kind: 'reattach', attempt };
   });
-  for (const { unit, nonce, state } of units) {
+  for (const facts of units) {
+    const { unit, nonce } = facts;
     if (owned.has(unit) || parseUnitName(unit) === null) continue;
-    const dead = state === 'inactive' || state === 'failed';
-    if (dead && nonce !== null && endedNonces.has(nonce)) actions.push({ kind: 'release', unit });
+    if (isDead(facts) && nonce !== null && endedNonces.has(nonce))
+      actions.push({ kind: 'release', unit });
     else actions.push({ kind: 'report_foreign', unit, nonce });
   }
   return actions;

@@ -1,8 +1,8 @@
 /** Statements about attempts, their heartbeats and the unit counters. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import type { Intent, ManagerInstance } from '../domain/evidence.ts';
-import { exitRecordSchema, managerInstanceSchema } from '../domain/evidence.ts';
+import type { Intent, ManagerInstance, StartProblem } from '../domain/evidence.ts';
+import { exitRecordSchema, managerInstanceSchema, startProblemSchema } from '../domain/evidence.ts';
 import { lastWordSchema, openedSchema } from '../domain/spool.ts';
 import type { AttemptStatus } from '../domain/work-unit.ts';
 import { ATTEMPT_STATUSES, RUNNERS } from '../domain/work-unit.ts';
@@ -37,6 +37,7 @@ const rowSchema = z.object({
   toldToStop: z.int().transform((value) => value === 1),
   lastWord: json(lastWordSchema),
   intent: json(z.custom<Intent>()),
+  startProblem: json(startProblemSchema),
   exit: json(exitRecordSchema),
   decidedByRule: z.int().nullable(),
   createdAt: z.string(),
@@ -56,7 +57,7 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   invocation_id AS invocationId, control_group AS controlGroup, boot_id AS bootId,
   manager_json AS manager, reattached, spool_offset AS spoolOffset, spool_lines AS spoolLines,
   opened_json AS opened, said_deadline AS saidDeadline, told_to_stop AS toldToStop,
-  last_word_json AS lastWord, intent_json AS intent, exit_json AS exit,
+  last_word_json AS lastWord, intent_json AS intent, start_problem_json AS startProblem, exit_json AS exit,
   decided_by_rule AS decidedByRule, created_at AS createdAt, started_at AS startedAt,
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage`;
@@ -87,6 +88,7 @@ export interface AttemptPatch {
   readonly toldToStop?: boolean;
   readonly lastWord?: unknown;
   readonly intent?: Intent;
+  readonly startProblem?: StartProblem;
   readonly exit?: unknown;
   readonly evidence?: unknown;
   readonly decidedByRule?: number;
@@ -112,6 +114,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof AttemptPatch, string>> = {
   toldToStop: 'told_to_stop',
   lastWord: 'last_word_json',
   intent: 'intent_json',
+  startProblem: 'start_problem_json',
   exit: 'exit_json',
   evidence: 'evidence_json',
   decidedByRule: 'decided_by_rule',
@@ -139,6 +142,7 @@ export function attemptStatements(db: Database, workspace: string) {
     VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, 'created', @unit,
      @nonce, @executor, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
+  const byUnit = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE unit = ?`);
   const byWorkUnit = db.prepare<[string]>(
     `SELECT ${COLUMNS} FROM work_unit_attempts WHERE work_unit_id = ? ORDER BY attempt_number`,
   );
@@ -184,6 +188,8 @@ export function attemptStatements(db: Database, workspace: string) {
       insert.run(row);
     },
     get: (id: string): AttemptRow | null => one(byId.get(id)),
+    /** Unit names are never used twice. */
+    getByUnit: (unit: string): AttemptRow | null => one(byUnit.get(unit)),
     listByWorkUnit: (workUnitId: string): AttemptRow[] =>
       byWorkUnit.all(workUnitId).map((row) => rowSchema.parse(row)),
     listActive: (): AttemptRow[] => active.all().map((row) => rowSchema.parse(row)),

@@ -49,6 +49,7 @@ const rowSchema = z.object({
   cwd: z.string(),
   model: z.string().nullable(),
   neverStartedCount: z.int(),
+  neverStartedAt: z.string().nullable(),
   lastSeq: z.int(),
   createdAt: z.string(),
   updatedAt: z.string(),
@@ -67,7 +68,7 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   status, priority, attempt_count AS attemptCount, active_attempt_id AS activeAttemptId,
   created_by_client_id AS createdByClientId, created_by_actor AS createdByActor,
   request_json AS request, timeout_policy_json AS timeoutPolicy, cwd, model,
-  never_started_count AS neverStartedCount, last_seq AS lastSeq, created_at AS createdAt,
+  never_started_count AS neverStartedCount, never_started_at AS neverStartedAt, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   error_code AS errorCode, error_message AS errorMessage`;
@@ -111,6 +112,7 @@ export interface WorkUnitPatch {
   readonly activeAttemptId?: string | null;
   readonly attemptCount?: number;
   readonly neverStartedCount?: number;
+  readonly neverStartedAt?: string;
   readonly startedAt?: string;
   readonly endedAt?: string | null;
   readonly errorCode?: string | null;
@@ -121,6 +123,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
   activeAttemptId: 'active_attempt_id',
   attemptCount: 'attempt_count',
   neverStartedCount: 'never_started_count',
+  neverStartedAt: 'never_started_at',
   startedAt: 'started_at',
   endedAt: 'ended_at',
   errorCode: 'error_code',

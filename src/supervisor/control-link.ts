@@ -21,6 +21,8 @@ export interface ControlHandlers {
 
 export interface ControlLink {
   readonly live: LiveState | null;
+  /** Somebody has the socket open, though perhaps says nothing. */
+  readonly connected: boolean;
   /** Asks the wrapper to end its runner; false when it cannot be told right now. */
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean;
   /** True when the wrapper answers within `ms`. */
@@ -48,6 +50,10 @@ class SocketLink implements ControlLink {
     this.#nonce = nonce;
     this.#handlers = handlers;
     this.#connect();
+  }
+
+  get connected(): boolean {
+    return this.#socket?.readyState === 'open';
   }
 
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean {

@@ -132,7 +132,8 @@ export async function gatherEvidence(
       throw error;
     },
   );
-  const fromUnit = facts ? endFromUnit(facts, record) : null;
+  // A unit that never ran has no end, whatever its state.
+  const fromUnit = facts?.everRan ? endFromUnit(facts, record) : null;
   const fromRecord = record ? endFromRecord(record, attempt) : null;
   const evidence: Evidence = {
     intent: attempt.intent,
@@ -144,6 +145,7 @@ export async function gatherEvidence(
     saidToldToStop: attempt.toldToStop,
     approvalOpen: attempt.status === 'waiting_for_approval',
     claim: await readClaim(paths),
+    startProblem: attempt.startProblem,
     hardTimeoutMs:
       context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
     hostChanged: hostChanged(attempt, host),

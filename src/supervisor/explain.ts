@@ -9,6 +9,7 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
+import { startsInARow } from './start-backoff.ts';
 import { startRequest } from './start-request.ts';
 import { submit } from './submit.ts';
 
@@ -59,7 +60,10 @@ export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | nu
   const now = new Date(entropy.now()).toISOString();
   const row = queue.waitingFor(workUnit.id);
   if (row?.notBefore && row.notBefore > now) {
-    const reason = `it is delayed and starts at ${row.notBefore} at the earliest`;
+    const reason =
+      workUnit.neverStartedCount > 0
+        ? `it is backing off until ${row.notBefore}: ${startsInARow(workUnit.neverStartedCount)}`
+        : `it is delayed and starts at ${row.notBefore} at the earliest`;
     return { ...nothing, why: 'delayed', reason, since: queuedAt, nextStartAt: row.notBefore };
   }
   const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
@@ -99,6 +103,7 @@ function flatten(prefix: string, facts: unknown): NamedValue[] {
 function knownNow(attempt: AttemptRow): NamedValue[] {
   return flatten('', {
     intent: attempt.intent,
+    startProblem: attempt.startProblem,
     opened: attempt.opened !== null,
     saidDeadline: attempt.saidDeadline,
     toldToStop: attempt.toldToStop,

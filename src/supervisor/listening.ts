@@ -92,6 +92,7 @@ export function listen(options: ListeningOptions): Listening {
           if (facts?.nonce === attempt.nonce) clocks?.setFrozen(facts.frozen);
         },
         ingestCurrent: () => ingest.newer === null,
+        reachable: () => link.connected,
         onExpired: options.onSilence,
         onProblem: (error) =>
           log.warn({ err: error, unit: attempt.unit }, 'silence cannot be made sure of'),

@@ -16,6 +16,7 @@ import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
 import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
+import { releaseLateStarts } from './late-starts.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
@@ -148,6 +149,9 @@ export function createSupervisor(context: Context): Supervisor {
     const attemptId = context.store.workUnits.get(workUnitId)?.activeAttemptId;
     if (attemptId) watches.get(attemptId)?.hint();
   };
+  const watched = (unit: string): boolean =>
+    [...watches.values()].some((watch) => watch.unit === unit);
+  const stopReleasing = releaseLateStarts(context, watched);
   const scheduler = createScheduler(context, (attempt) => watch(attempt, false), hintOwner);
 
   return {
@@ -187,6 +191,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async () => {
       closing = true;
+      stopReleasing();
       for (const watched of watches.values()) watched.stop();
       const ended = [...watches.values()].map((watched) => watched.ended);
       await Promise.allSettled([scheduler.close(), ...ended]);

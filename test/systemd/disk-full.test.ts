@@ -1,10 +1,13 @@
 /** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WRAPPER_EXIT } from '../../src/domain/attempt-files.ts';
+import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { refused, send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
-import { appears, Rig, said, sequenceIsWhole, within } from '../support/rig.ts';
+import { appears, Rig, ROOT, said, sequenceIsWhole, within } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
 const SMALL_DISK = '/run/outlive-host/small';
@@ -84,6 +87,29 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     rmSync(copy);
     expect((await rig.client.getWorkUnit(workUnit.id)).status).toBe('succeeded');
     expect((await rig.runToEnd({ argv: ['true'] })).workUnit.status).toBe('succeeded');
+  });
+
+  it('when the wrapper opens its spool: it exits with the status that says so, and runs nothing', () => {
+    const directory = path.join(state, 'attempt');
+    mkdirSync(directory);
+    const timeouts = defaultTimeouts('task_run');
+    const launch = {
+      ...{ version: 1, workspace: 'w', workUnitId: 'u', attemptId: 'a', attemptNumber: 1 },
+      ...{ handle: 'h', unit: 'u.service', nonce: 'n', runnerId: 'command', timeouts },
+      runner: { kind: 'command', argv: ['touch', path.join(rig.tree, 'ran')] },
+      ...{ cwd: rig.tree, environment: {}, credentialVariables: [], captureBytes: 4096, umask: 63 },
+      controlSocket: path.join(rig.base, 'control.sock'),
+    };
+    writeFileSync(path.join(directory, 'launch.json'), JSON.stringify(launch));
+    fill();
+    const wrapper = path.join(ROOT, 'dist/attempt/main.js');
+    const env = { ...rig.env, OUTLIVE_NONCE: 'n' };
+    const { status, stderr } = spawnSync(process.execPath, [wrapper, directory], { env });
+    expect([status, String(stderr)]).toEqual([
+      WRAPPER_EXIT.diskFull,
+      expect.stringMatching(/ENOSPC|no space/i),
+    ]);
+    expect(existsSync(path.join(rig.tree, 'ran'))).toBe(false);
   });
 
   it('in the middle of a run: the daemon lives, and the outcome is stored when there is room', async () => {

@@ -31,6 +31,7 @@ function aSupervisor(position: number, runtimeInstanceId = 'runtime-1'): Supervi
     queue: { queued: 0, blocked: 0, nextDueAt: null },
     watching: 0,
     blockers: [],
+    backingOff: [],
     recovery: null,
     takeovers: [],
   };
