@@ -141,7 +141,7 @@ async function writeCredentials(
   }
 }
 
-/** systemd has copied them by the time the start is answered; they must not lie about. */
+/** systemd has its copy once the main process is executed; ours must not lie about. */
 export async function removeCredentials(paths: AttemptPaths): Promise<void> {
   await rm(paths.credentials, { recursive: true, force: true });
 }

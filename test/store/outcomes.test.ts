@@ -81,14 +81,14 @@ describe('every status × every outcome', () => {
           expect(after?.activeAttemptId, `${status}, ${verdict?.outcome.kind}`).toBeNull();
           const dead = rig.store.attempts.get(attempt.id)?.status ?? 'created';
           expect(TERMINAL_ATTEMPT_STATUSES.has(dead)).toBe(true);
-          if (after?.status === 'queued') {
-            expect(verdict?.outcome.kind).toBe('never_started');
-            rig.cancel(id);
-            return;
-          }
-          expect(TERMINAL_STATUSES.has(after?.status ?? 'queued'), after?.status).toBe(true);
-          expect(after?.endedAt).not.toBeNull();
-          expect(after?.errorCode === null).toBe(after?.status === 'succeeded');
+          const then = after?.status ?? 'stale';
+          const over = TERMINAL_STATUSES.has(then);
+          const again = then === 'queued' && verdict?.outcome.kind === 'never_started';
+          expect(over || again, then).toBe(true);
+          expect(after?.endedAt === null).toBe(again);
+          expect(after?.errorCode === null).toBe(again || then === 'succeeded');
+          // Out of the way of the next case.
+          if (again) rig.cancel(id);
         },
       ),
       { numRuns: 300 },

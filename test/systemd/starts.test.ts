@@ -13,7 +13,7 @@ const run = promisify(execFile);
 const USER_UNITS = path.join(os.homedir(), '.config/systemd/user');
 
 let rig: Rig;
-let undo: (() => Promise<unknown> | unknown)[] = [];
+let undo: (() => unknown)[] = [];
 beforeEach(async () => {
   rig = await Rig.create();
 });

@@ -248,7 +248,9 @@ describe('a manager that cannot be asked', () => {
     await watched.wasRead();
     watched.unit = ACTIVE;
     watched.hint(null);
-    await vi.waitUntil(() => watched.status === 'running', { timeout: 900 });
+    await vi.waitUntil(() => watched.count('read') > 1, { timeout: 900 });
+    await vi.waitUntil(() => watched.status === 'running');
+    expect(watched.count('read')).toBeLessThan(4);
   });
 
   it('costs no cancellation: the wrapper is told over its socket, its unit is stopped later', async () => {

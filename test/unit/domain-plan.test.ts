@@ -108,6 +108,12 @@ describe('the recovery plan', () => {
     expect(plan([], [unit(A, 'n', 'active')], ['n'])).toEqual([`report_foreign ${A}`]);
   });
 
+  it('does not let go of one whose start job is still queued: it is not dead', () => {
+    const heldBack = { ...unit(A, 'n', 'inactive'), jobPending: true };
+    expect(plan([], [heldBack], ['n'])).toEqual([`report_foreign ${A}`]);
+    expect(plan([attempt(A, 'n')], [heldBack])).toEqual([`reattach ${A}`]);
+  });
+
   it('reports a unit of which the store knows nothing, dead or alive', () => {
     expect(plan([], [unit(A, 'n', 'failed'), unit(B, null)])).toEqual([
       `report_foreign ${A}`,
