@@ -33,6 +33,7 @@ module.exports = {
       'api/schemas.ts',
       'api/schemas-explain.ts',
       'api/schemas-runtime.ts',
+      'api/schemas-provider.ts',
     ]),
     only('commands', [
       'domain',
@@ -41,6 +42,7 @@ module.exports = {
       'api/schemas.ts',
       'api/schemas-explain.ts',
       'api/schemas-runtime.ts',
+      'api/schemas-provider.ts',
       'config.ts',
       'layout.ts',
       'version.ts',

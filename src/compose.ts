@@ -7,7 +7,7 @@ import type { ApiContext } from './api/context.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
-import type { Config } from './config.ts';
+import type { Config, ConfigFile } from './config.ts';
 import { ensureDirectory } from './directories.ts';
 import { OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
@@ -23,10 +23,12 @@ import { STARVING_MS } from './supervisor/admission.ts';
 import type { Context, Settings } from './supervisor/context.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { createHub } from './supervisor/hub.ts';
+import type { Policies, Preset } from './supervisor/policies.ts';
 import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
 import { createSystemdExecutor } from './systemd/executor.ts';
+import { createMemoryReader } from './systemd/memory.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -84,6 +86,30 @@ function makeDirectories({ directories }: Config): void {
   }
 }
 
+/** A preset's slots are counted by its own name. */
+const presetSlots = ({ presets }: ConfigFile): Record<string, number> =>
+  Object.fromEntries(
+    Object.entries(presets).flatMap(([name, { maxParallel }]) =>
+      maxParallel === undefined ? [] : [[name, maxParallel]],
+    ),
+  );
+
+function policiesOf({ presets, providerRetry, breaker, spend, admission }: ConfigFile): Policies {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const named = Object.entries(presets).map(([name, preset]): [string, Preset] => [
+    name,
+    { ...preset, maxParallel: preset.maxParallel ?? null },
+  ]);
+  return {
+    providerRetry,
+    breaker,
+    presets: Object.fromEntries(named),
+    spend: { timeZone: spend.timeZone ?? timeZone, day: spend.day, kinds: spend.kinds },
+    minFreeMemory: admission.minFreeMemory,
+    freeMemory: createMemoryReader(),
+  };
+}
+
 function settingsOf(config: Config): Settings {
   const { directories, file } = config;
   const node = process.execPath;
@@ -105,8 +131,9 @@ function settingsOf(config: Config): Settings {
     keys: config.keys,
     captureBytes: file.captureBytes,
     umask: config.umask,
-    limits: file.limits,
+    limits: { ...file.limits, provider: { ...file.limits.provider, ...presetSlots(file) } },
     starvingMs: STARVING_MS,
+    policies: policiesOf(file),
     home: config.home,
   };
 }

@@ -56,6 +56,7 @@ const EVENT_MEANINGS = {
   'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
   'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
   'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
+  'diagnostic.provider_paused': 'A provider failed too often or named a reset: its work waits.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
   'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
   'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',
@@ -93,8 +94,22 @@ const CONFIG_MEANINGS = {
   environment: 'further variables for runners, by value; no place for secrets',
   umask: 'octal umask of the programs runners start; absent: the daemon’s own',
   'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
-  'limits.provider': 'the same for each provider, by the part of `--model` before the slash',
+  'limits.provider':
+    'the same for each provider, by the part of `--model` before the slash, or for each preset',
   'limits.media_provider': 'the same for each media provider',
+  presets:
+    'providers with a model under a name of their own: `{ "fast": { "provider", "model", "maxParallel" } }`',
+  'providerRetry.maxAttempts': 'attempts of one work unit in a row that its provider may fail',
+  'providerRetry.maxDelayMs': 'milliseconds from the first of them to the start of the last',
+  'breaker.failures': 'failures in a row, over all work of a provider, that pause it',
+  'breaker.firstPauseMs': 'its first pause; doubles while it goes on failing',
+  'breaker.maxPauseMs': 'its longest pause, unless the provider names a later reset',
+  'spend.timeZone': 'whose midnight ends a day, as `Europe/Berlin`; absent: the daemon’s own',
+  'spend.day.maxCostUsd': 'US dollars the whole workspace may spend on one day',
+  'spend.day.maxTokens': 'tokens the whole workspace may spend on one day',
+  'spend.kinds':
+    'ceilings of one work unit by its kind: `{ "task_run": { "maxCostUsd", "maxTokens" } }`',
+  'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
   captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
 };
 
@@ -266,10 +281,14 @@ function configKeys(schema, prefix = '') {
   });
 }
 
-function typeOf({ anyOf, type, items }) {
+const mapOf = ({ type }) =>
+  type === 'string' || type === 'integer' ? `map of ${type}s` : 'map of objects';
+
+function typeOf({ anyOf, type, items, additionalProperties }) {
   if (anyOf) return anyOf.map(typeOf).join(' or ');
   if (type === 'array') return `list of ${typeOf(items)}s`;
-  return type === 'object' ? 'map of strings' : type;
+  if (type === 'object') return mapOf(additionalProperties ?? {});
+  return type;
 }
 
 const defaultOf = ({ default: value }) =>

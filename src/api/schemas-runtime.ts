@@ -7,8 +7,11 @@ import {
   SLOT_TYPES,
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
 import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
 import { eventViewSchema, liveSchema, page, runtimeViewSchema } from './schemas.ts';
+
+import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
 /** Milliseconds, by the daemon's clock. */
@@ -158,6 +161,9 @@ export const channelPolicySchema = z.strictObject({
   status: z.enum(CHANNEL_STATUSES).optional(),
   maxConcurrentRuns: z.int().min(1).max(1000).optional(),
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
+  /** Ceilings for one local calendar day; null takes one away. */
+  maxCostUsdPerDay: spendCeilingSchema.shape.maxCostUsd.nullable(),
+  maxTokensPerDay: spendCeilingSchema.shape.maxTokens.nullable(),
 });
 export type ChannelPolicyInput = z.input<typeof channelPolicySchema>;
 
@@ -168,6 +174,8 @@ export const channelViewSchema = z.object({
   onNewerSubject: z.enum(SUBJECT_POLICIES),
   running: z.int(),
   queued: z.int(),
+  /** Today. */
+  spend: spendViewSchema,
   createdAt: time,
   updatedAt: time,
 });

@@ -13,6 +13,7 @@ import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
+import { providerRoutes } from './providers.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { BODY_MAX_BYTES } from './schemas.ts';
@@ -57,7 +58,13 @@ function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal)
     return app;
   }
   const routes = collectRoutes(app);
-  for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
+  for (const plugin of [
+    workUnitRoutes,
+    runtimeRoutes,
+    attemptRoutes,
+    channelRoutes,
+    providerRoutes,
+  ]) {
     void app.register(plugin, { context });
   }
   for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {

@@ -4,6 +4,8 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { EventRow } from '../store/events.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
+import type { SpendState } from '../supervisor/spend-gate.ts';
+import { spendView } from './providers.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
 import type { Explanation } from './schemas-explain.ts';
 
@@ -40,10 +42,18 @@ export function workUnitView(
   row: WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
+  spend: SpendState,
 ): WorkUnitView {
   const { request: _request, neverStartedCount: _count, lastSeq: _seq, ...shown } = row;
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
-  return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
+  return {
+    ...shown,
+    idleTimeoutMs,
+    hardTimeoutMs,
+    spend: spendView(spend),
+    live,
+    attempts: attempts.map(attemptView),
+  };
 }
 
 export function eventView(row: EventRow): EventView {

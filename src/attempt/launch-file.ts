@@ -82,6 +82,7 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
     command: read.filledList('command'),
     sessionFile: read.absolutePath('sessionFile'),
     prompt: read.text('prompt'),
+    continuation: read.textIfAny('continuation'),
     model: read.optionalText('model'),
   };
 }
@@ -110,6 +111,11 @@ class FieldReader {
   text(name: string): string {
     const value = this.#fields[name];
     return typeof value === 'string' && value !== '' ? value : this.#refuse(name, 'a text');
+  }
+
+  /** Absent in files of a daemon before this one. */
+  textIfAny(name: string): string | null {
+    return this.#fields[name] === undefined ? null : this.optionalText(name);
   }
 
   optionalText(name: string): string | null {

@@ -11,6 +11,7 @@ import { registerDaemon } from './daemon.ts';
 import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
 import { registerLogs } from './logs.ts';
+import { registerProviders, registerSpend } from './providers.ts';
 import { registerPs } from './ps.ts';
 import { registerReconcile } from './reconcile.ts';
 import { registerLeases, registerSlots } from './resources.ts';
@@ -34,6 +35,8 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerLeases,
   registerSlots,
   registerChannels,
+  registerProviders,
+  registerSpend,
   registerPause,
   registerDrain,
   registerResume,

@@ -30,6 +30,8 @@ export interface PiRunnerSpec {
   /** Absolute path; the file belongs to the work unit and need not exist yet. */
   readonly sessionFile: string;
   readonly prompt: string;
+  /** Said instead of the prompt when the session has it already; null where that may not be. */
+  readonly continuation: string | null;
   /** `provider/model`, null for the person's default. */
   readonly model: string | null;
 }

@@ -35,6 +35,7 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.stale_event',
   'diagnostic.evidence_disagrees',
   'diagnostic.foreign_unit',
+  'diagnostic.provider_paused',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

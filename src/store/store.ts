@@ -6,8 +6,10 @@ import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { openDatabase, storeError } from './open.ts';
+import { type Providers, providerStatements } from './providers.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
+import { type Spending, spendStatements } from './spend.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
 
@@ -28,6 +30,8 @@ export interface Store {
   readonly queue: Queue;
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
+  readonly providers: Providers;
+  readonly spend: Spending;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -60,6 +64,8 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    providers: speaking(providerStatements(db, workspace), file),
+    spend: speaking(spendStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row) => {
       inOurWords(file, () => instance.run(row));

@@ -7,6 +7,7 @@ import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context, Settings } from './context.ts';
+import { continuationOf } from './continuation.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -91,6 +92,7 @@ function launchFile(
           command: settings.piCommand,
           sessionFile: paths.sessionFile,
           prompt: request.prompt ?? '',
+          continuation: continuationOf(context, workUnit, attempt),
           model: workUnit.model,
         }
       : { kind: 'command', argv: request.argv ?? [] },

@@ -11,6 +11,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
+import { heedProvider } from './provider-backoff.ts';
 import type { Transaction } from './writer.ts';
 
 /** After so many starts in a row that ran nothing, the work fails instead of trying for ever. */
@@ -226,7 +227,8 @@ export function conclude(context: Context, attemptId: string, gathered: Gathered
     if (TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return null;
     const decided = classify({ ...gathered.evidence, intent: attempt.intent });
     endAttempt(context, transaction, attempt, decided, gathered);
-    endWorkUnit(transaction, attempt, decided);
+    const ending = heedProvider(context, transaction, attempt, decided);
+    if (ending) endWorkUnit(transaction, attempt, ending);
     return decided;
   });
   context.fault('concluded');

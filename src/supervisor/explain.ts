@@ -9,6 +9,7 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
+import { memoryGate } from './gates.ts';
 import { startRequest } from './start-request.ts';
 import { submit } from './submit.ts';
 
@@ -43,6 +44,15 @@ export interface Explained {
 
 const later = (a: string, b: string): string => [a, b].sort().at(-1) ?? b;
 
+/** Why delayed work is delayed, as far as its provider is the reason. */
+function delayReason({ store }: Context, workUnit: WorkUnitRow, notBefore: string): string {
+  const when = `starts at ${notBefore} at the earliest`;
+  const { failures } = store.providers.failing(workUnit.id);
+  if (failures === 0) return `it is delayed and ${when}`;
+  const last = store.attempts.listByWorkUnit(workUnit.id).at(-1);
+  return `its provider failed it ${failures}× (${last?.errorCode ?? 'unknown'}), it ${when}`;
+}
+
 /** What stands between queued work and its start, found afresh; null for work that is not queued. */
 export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | null {
   if (workUnit.status !== 'queued') return null;
@@ -59,7 +69,7 @@ export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | nu
   const now = new Date(entropy.now()).toISOString();
   const row = queue.waitingFor(workUnit.id);
   if (row?.notBefore && row.notBefore > now) {
-    const reason = `it is delayed and starts at ${row.notBefore} at the earliest`;
+    const reason = delayReason(context, workUnit, row.notBefore);
     return { ...nothing, why: 'delayed', reason, since: queuedAt, nextStartAt: row.notBefore };
   }
   const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
@@ -73,6 +83,11 @@ export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | nu
         blocker.heldBy === null ? null : (workUnits.get(blocker.heldBy)?.handle ?? blocker.heldBy),
       nextStartAt: null,
     };
+  }
+  const memory = memoryGate(context);
+  if (memory) {
+    const { waitFor: resource, reason } = memory;
+    return { ...nothing, why: 'blocked', reason, since: queuedAt, resource };
   }
   const ahead = diagnostics.aheadOf(workUnit.id, now);
   const reason = ahead === 0 ? NEXT : `${ahead} queued before it`;

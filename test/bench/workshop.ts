@@ -81,7 +81,7 @@ export class Workshop {
     const prompt = `${marker}: ${script(turn)}`;
     const sessionFile = path.join(this.rig.base, 'sessions', `${this.name()}.jsonl`);
     const command = [process.execPath, PI];
-    return { kind: 'pi', command, sessionFile, prompt, model: 'lab/scripted' };
+    return { kind: 'pi', command, sessionFile, prompt, continuation: null, model: 'lab/scripted' };
   }
 
   /** Writes what the wrapper needs. */

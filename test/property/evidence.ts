@@ -71,6 +71,7 @@ export const lastWord = (known: Partial<LastWord> = {}): LastWord => ({
   usage: null,
   costUsd: null,
   leftovers: [],
+  retryAt: null,
   ...known,
 });
 

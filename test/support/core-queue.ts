@@ -15,6 +15,7 @@ import type { Context, Settings } from '../../src/supervisor/context.ts';
 import { cancel } from '../../src/supervisor/end.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { type Submission, submit } from '../../src/supervisor/submit.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
 
@@ -82,6 +83,7 @@ const settings: Settings = {
   umask: 0o077,
   limits: { provider: {}, runner: {}, media_provider: {} },
   starvingMs: STARVING_MS,
+  policies: DEFAULT_POLICIES,
   home: '/',
 };
 

@@ -138,7 +138,14 @@ const LAUNCH = {
   unit: 'u',
   nonce: 'n',
   runnerId: 'pi',
-  runner: { kind: 'pi', command: ['pi'], sessionFile: '/s.jsonl', prompt: 'p', model: null },
+  runner: {
+    kind: 'pi',
+    command: ['pi'],
+    sessionFile: '/s.jsonl',
+    prompt: 'p',
+    continuation: null,
+    model: null,
+  },
   cwd: '/w',
   environment: { A: 'b' },
   credentialVariables: [],
@@ -157,6 +164,11 @@ const LAUNCH = {
 
 test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
+});
+
+test('a launch file of a daemon that knew no continuation has none', () => {
+  const { continuation: _none, ...runner } = LAUNCH.runner;
+  expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, runner }), 'f')).toEqual(LAUNCH);
 });
 
 test.each([
