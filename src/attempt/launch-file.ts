@@ -7,10 +7,11 @@ import {
   LAUNCH_VERSION,
   type LaunchFile,
   type PiRunnerSpec,
+  type RunCeiling,
 } from '../domain/attempt-files.ts';
 import type { TimeoutPolicy } from '../domain/work-unit.ts';
 import { errorCode } from './files.ts';
-import { isObject, type JsonObject, objectOf, parseJson } from './json.ts';
+import { isObject, type JsonObject, numberOf, objectOf, parseJson } from './json.ts';
 
 /** launch.json cannot be used; the message is a sentence for the journal. */
 export class LaunchFileError extends Error {
@@ -67,6 +68,7 @@ export function parseLaunchFile(text: string, file: string): LaunchFile {
     environment: read.texts('environment'),
     credentialVariables: read.list('credentialVariables'),
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
+    ceiling: readCeiling(objectOf(raw['ceiling'])),
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
@@ -85,6 +87,11 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
     continuation: read.textIfAny('continuation'),
     model: read.optionalText('model'),
   };
+}
+
+/** Absent in files of a daemon before this one: then there is none. */
+function readCeiling({ microUsd, tokens }: JsonObject): RunCeiling {
+  return { microUsd: numberOf(microUsd), tokens: numberOf(tokens) };
 }
 
 function readTimeouts(read: FieldReader): TimeoutPolicy {

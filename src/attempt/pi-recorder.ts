@@ -121,6 +121,20 @@ export class PiRecorder {
     this.costUsd = (this.costUsd ?? 0) + data.costUsd;
     this.#context.live({ totalTokens: this.usage.totalTokens, costUsd: this.costUsd });
     this.#emit('agent.message', data);
+    if (data.stopReason === 'toolUse') this.#holdCeiling();
+  }
+
+  /** A run that goes on beyond what it may spend is stopped; one that has ended is let end. */
+  #holdCeiling(): void {
+    const { ceiling, timeouts } = this.#context.launch;
+    const tokens = this.usage?.totalTokens ?? 0;
+    const microUsd = Math.round((this.costUsd ?? 0) * 1e6);
+    const isReached =
+      tokens >= (ceiling.tokens ?? Infinity) || microUsd >= (ceiling.microUsd ?? Infinity);
+    if (!isReached) return;
+    const message = `It spent $${microUsd / 1e6} and ${tokens} tokens, all that was left of its ceiling`;
+    const graceMs = timeouts.cancelGraceMs;
+    this.#context.stop.turn({ by: 'ceiling', graceMs, code: 'budget_exceeded', message });
   }
 
   #toolStart(data: EventData['tool.start']): void {

@@ -41,6 +41,12 @@ export interface CommandRunnerSpec {
   readonly argv: readonly string[];
 }
 
+/** Null for none. */
+export interface RunCeiling {
+  readonly microUsd: number | null;
+  readonly tokens: number | null;
+}
+
 /** launch.json: all a wrapper needs to know. Holds no secret. */
 export interface LaunchFile {
   readonly version: typeof LAUNCH_VERSION;
@@ -60,6 +66,8 @@ export interface LaunchFile {
   /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to Pi only. */
   readonly credentialVariables: readonly string[];
   readonly timeouts: TimeoutPolicy;
+  /** What its work unit may still spend; the wrapper holds it also while no daemon runs. */
+  readonly ceiling: RunCeiling;
   /** Absolute path of the control socket the wrapper listens on. */
   readonly controlSocket: string;
   /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */

@@ -8,6 +8,7 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
+import { spendOfUnit } from './spend-gate.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -105,6 +106,7 @@ function launchFile(
     },
     credentialVariables: isPi ? Object.keys(settings.keys) : [],
     timeouts: workUnit.timeoutPolicy,
+    ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,

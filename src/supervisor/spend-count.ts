@@ -80,7 +80,7 @@ export function countSpend(
       // A run that has said its last may as well be let end well.
       goesOn = message.stopReason === 'toolUse';
     }
-    if (word) goesOn = false;
+    if (type === 'runner.finished') goesOn = false;
     const spend = message
       ? spendOf(message.usage.totalTokens, message.costUsd)
       : word && beyondMessages(word, ofAttempt);

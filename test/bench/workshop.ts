@@ -109,6 +109,7 @@ export class Workshop {
       controlSocket: path.join(config.directories.runtime, name, 'control.sock'),
       captureBytes: config.file.captureBytes,
       umask: config.umask,
+      ceiling: { microUsd: null, tokens: null },
     };
     await writeFile(path.join(directory, ATTEMPT_FILES.launch), JSON.stringify(launch));
     return { directory, nonce: name };

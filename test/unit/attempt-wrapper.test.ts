@@ -157,6 +157,7 @@ const LAUNCH = {
     cancelGraceMs: 0,
     toolTimeoutMs: 1,
   },
+  ceiling: { microUsd: null, tokens: 5 },
   controlSocket: '/c.sock',
   captureBytes: 10,
   umask: 0o022,
@@ -166,9 +167,11 @@ test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation has none', () => {
+test('a launch file of a daemon that knew no continuation and no ceiling has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
-  expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, runner }), 'f')).toEqual(LAUNCH);
+  const { ceiling: _ceiling, ...older } = { ...LAUNCH, runner };
+  const ceiling = { microUsd: null, tokens: null };
+  expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
 
 test.each([
