@@ -20,6 +20,7 @@ import { CANCELLATIONS, FAILURES, LOSSES } from '../../src/domain/outcome-codes.
 import { allCells } from '../../src/domain/states.ts';
 import { defaultTimeouts, WORK_UNIT_KINDS } from '../../src/domain/work-unit.ts';
 import { VERSION } from '../../src/version.ts';
+import { CONFIG_MEANINGS } from './lib/config-meanings.mjs';
 
 const checkout = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const REFERENCE = 'docs/reference.md';
@@ -83,34 +84,6 @@ const EXIT_MEANINGS = {
   conflict: 'something else has the handle, the key, the state or the workspace',
   timeout: '`run`: a timeout ended the work',
   cancelled: '`run`: the work was cancelled, or Ctrl-C detached',
-};
-
-const CONFIG_MEANINGS = {
-  'api.port': 'TCP port of the API on 127.0.0.1; 0 takes any free one, null opens none',
-  'pi.command': 'your own Pi: program and leading arguments; absent: the one outlive depends on',
-  'pi.agentDir': 'an isolated agent directory; absent: your own, `~/.pi/agent`',
-  keyVariables: 'names of variables that hold keys; their values reach Pi only, as credentials',
-  passEnvironment: 'names of further variables of the daemon that runners see',
-  environment: 'further variables for runners, by value; no place for secrets',
-  umask: 'octal umask of the programs runners start; absent: the daemon’s own',
-  'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
-  'limits.provider':
-    'the same for each provider, by the part of `--model` before the slash, or for each preset',
-  'limits.media_provider': 'the same for each media provider',
-  presets:
-    'providers with a model under a name of their own: `{ "fast": { "provider", "model", "maxParallel" } }`',
-  'providerRetry.maxAttempts': 'attempts of one work unit in a row that its provider may fail',
-  'providerRetry.maxDelayMs': 'milliseconds from the first of them to the start of the last',
-  'breaker.failures': 'failures in a row, over all work of a provider, that pause it',
-  'breaker.firstPauseMs': 'its first pause; doubles while it goes on failing',
-  'breaker.maxPauseMs': 'its longest pause, unless the provider names a later reset',
-  'spend.timeZone': 'whose midnight ends a day, as `Europe/Berlin`; absent: the daemon’s own',
-  'spend.day.maxCostUsd': 'US dollars the whole workspace may spend on one day',
-  'spend.day.maxTokens': 'tokens the whole workspace may spend on one day',
-  'spend.kinds':
-    'ceilings of one work unit by its kind: `{ "task_run": { "maxCostUsd", "maxTokens" } }`',
-  'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
-  captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
 };
 
 /** The table's lines for exactly these names; a missing or surplus one is an error. */

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { ATTEMPT_FILES, type PiRunnerSpec } from '../domain/attempt-files.ts';
 import type { Usage } from '../domain/spool.ts';
 import { Capture } from './capture.ts';
+import { errorCode, makeDirectory } from './files.ts';
 import { type JsonObject, numberOf, objectOf, stringOf } from './json.ts';
 import { abortPi, closePi } from './pi-end.ts';
 import { usageOf } from './pi-events.ts';
@@ -76,7 +77,7 @@ class PiRun {
     this.#stderr = capture(ATTEMPT_FILES.stderr, Math.floor(launch.captureBytes / 2));
     this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record));
     this.#rpc = new PiRpc({
-      argv: piArguments(spec, placeExtension(attemptDirectory)),
+      argv: piArguments(spec, placeExtension(path.dirname(launch.controlSocket), warn)),
       cwd: launch.cwd,
       umask: launch.umask,
       environment: context.environment,
@@ -225,11 +226,20 @@ class PiRun {
   }
 }
 
-/** Gives Pi a copy of its own: it reads the file after a deploy may have taken ours away. */
-function placeExtension(directory: string): string {
+/**
+ * Gives Pi a copy of its own, swept with the runtime files: Pi reads it after a deploy may
+ * have taken ours away. A run goes on without it; then no header tells when to try again.
+ */
+function placeExtension(directory: string, warn: (sentence: string) => void): string | null {
   const file = path.join(directory, EXTENSION_NAME);
-  writeFileSync(file, EXTENSION, { mode: 0o600 });
-  return file;
+  try {
+    makeDirectory(directory);
+    writeFileSync(file, EXTENSION, { mode: 0o600 });
+    return file;
+  } catch (error) {
+    warn(`Pi runs without our extension: ${errorCode(error)}`);
+    return null;
+  }
 }
 
 /** Pi's command line. The prompt is never in it, nor is anything secret. */

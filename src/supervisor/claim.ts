@@ -2,7 +2,7 @@
 import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import { LANE, type Waiting } from '../store/queue.ts';
+import { isGate, type Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { type Blocker, dropReservation, findBlocker, passOn, takeResources } from './admission.ts';
 import type { Context } from './context.ts';
@@ -83,7 +83,7 @@ function setAside(
   { waitFor, expiredLease, heldBy }: Blocker,
 ): readonly string[] {
   context.store.queue.block(candidate.id, waitFor, transaction.at);
-  if (waitFor.startsWith(LANE)) dropReservation(context, candidate.id);
+  if (isGate(waitFor)) dropReservation(context, candidate.id);
   if (expiredLease === null || heldBy === null) return [];
   // A live owner is never robbed, however late: it is looked at, and renews or ends.
   context.store.resources.suspectLease(expiredLease);

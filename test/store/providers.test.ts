@@ -10,7 +10,7 @@ import type { Policies } from '../../src/supervisor/policies.ts';
 import { resumeProvider } from '../../src/supervisor/provider-gate.ts';
 import { countSpend } from '../../src/supervisor/spend-count.ts';
 import { end, evidence, lastWord, OPENED } from '../property/evidence.ts';
-import { type Limits, QueueRig, type Wanted } from '../support/core-queue.ts';
+import { type Limits, QueueRig, STARVING_MS, type Wanted } from '../support/core-queue.ts';
 import { cleanUp, open } from './rig.ts';
 
 afterEach(cleanUp);
@@ -220,6 +220,16 @@ describe('the breaker of a provider', () => {
     resumeProvider(rig.context, 'p');
     expect(start(rig).sort()).toEqual([failed, waiting].sort());
     expect(() => resumeProvider(rig.context, 'nobody')).toThrow(/no provider "nobody"/);
+  });
+
+  it('keeps nothing free for its runs meanwhile, however long they wait', () => {
+    const rig = broken();
+    const leases = [{ type: 'task' as const, key: 't' }];
+    rig.submit({ ...PI, leases });
+    expect(start(rig)).toEqual([]);
+    rig.entropy.advance(STARVING_MS + 1);
+    const other = rig.submit({ leases });
+    expect(start(rig)).toEqual([other]);
   });
 
   it('outlives the daemon: it is read from the store', () => {

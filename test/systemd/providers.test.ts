@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView } from '../../src/api/schemas.ts';
+import { cli } from '../support/cli.ts';
 import { Rig, script } from '../support/rig.ts';
 
 let rig: Rig;
@@ -85,6 +86,21 @@ describe('a provider that fails in passing', () => {
       { name: 'lab', state: 'closed', failures: 0 },
     ]);
     await rig.unitsAreGone();
+  });
+
+  it('outlive run waits through the backoff, and says so', async () => {
+    configure({ breaker: breaker(3) });
+    await rig.startDaemon();
+    const prompt = script('status 429 retry-after 1 x1', 'say Done');
+    const { status, stdout, stderr } = await cli(rig, [
+      'run',
+      '--model',
+      'lab/scripted',
+      '--',
+      prompt,
+    ]);
+    expect({ status, stdout }).toEqual({ status: 0, stdout: 'Done\n' });
+    expect(stderr).toMatch(/backing off until \S+Z, attempt 1 of 5 failed \(rate_limited: 429/);
   });
 
   it('gives leases and slots back while it backs off, says so, and is cancelled at once', async () => {
