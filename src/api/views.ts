@@ -70,13 +70,15 @@ export function eventView(row: EventRow): EventView {
   };
 }
 
-export function explanationView({ workUnit, summary, waiting, attempts }: Explained): Explanation {
+export function explanationView(explained: Explained): Explanation {
+  const { workUnit, summary, waiting, attempts, spend } = explained;
   return {
     workUnitId: workUnit.id,
     handle: workUnit.handle,
     status: workUnit.status,
     summary,
     waiting,
+    spend: spendView(spend),
     attempts: attempts.map(({ attempt, rule, evidence }) => ({
       attemptId: attempt.id,
       attemptNumber: attempt.attemptNumber,

@@ -118,7 +118,7 @@ function open(
     state: 'open',
     failures: health.failures + 1,
     openings: health.openings + 1,
-    openUntil: Math.max(until, health.openUntil ?? 0),
+    openUntil: until,
     code,
     message,
     probe: null,

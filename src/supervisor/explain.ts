@@ -10,6 +10,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
 import { memoryGate } from './gates.ts';
+import { type SpendState, spendOfUnit } from './spend-gate.ts';
 import { startRequest } from './start-request.ts';
 import { submit } from './submit.ts';
 
@@ -40,6 +41,7 @@ export interface Explained {
   readonly summary: string;
   readonly waiting: Waiting | null;
   readonly attempts: readonly AttemptReason[];
+  readonly spend: SpendState;
 }
 
 const later = (a: string, b: string): string => [a, b].sort().at(-1) ?? b;
@@ -154,6 +156,7 @@ export function explain(context: Context, workUnit: WorkUnitRow): Explained {
     workUnit,
     waiting,
     attempts,
+    spend: spendOfUnit(context, workUnit),
     summary: summaryOf(workUnit, waiting, attempts.at(-1) ?? null),
   };
 }

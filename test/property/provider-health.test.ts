@@ -100,7 +100,9 @@ class World {
 }
 
 const life = fc.array(fc.tuple(step, fc.double({ min: 0, max: 0.999, noNaN: true })), {
+  minLength: 20,
   maxLength: 80,
+  size: 'max',
 });
 
 describe('the breaker', () => {

@@ -241,7 +241,7 @@ describe('spend ceilings', () => {
     const daemon = await rig.startDaemon();
     const gate = path.join(rig.tree, 'gate');
     const { id } = await rig.submit({
-      spendCeiling: { maxTokens: 50 },
+      spendCeiling: { maxTokens: 150 },
       prompt: script(
         `bash until [ -e ${gate} ]; do sleep 0.05; done`,
         'bash echo two',
