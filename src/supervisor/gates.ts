@@ -56,8 +56,8 @@ export function createGates(context: Context): Gates {
       const now = context.entropy.now();
       const times = [endPauses(context), tendDays()].filter((time) => time !== null);
       const due = times.map((time) => Math.max(1, time - now));
-      const ready = context.store.queue.best(new Date(now).toISOString());
-      if (ready !== null && memoryGate(context)) due.push(MEMORY_RECHECK_MS);
+      const isReady = (): boolean => context.store.queue.best(new Date(now).toISOString()) !== null;
+      if (memoryGate(context) && isReady()) due.push(MEMORY_RECHECK_MS);
       return due.length === 0 ? null : Math.min(...due);
     },
   };

@@ -101,7 +101,8 @@ export function heedProvider(
   if (isTransient && workUnitCell(status, 'provider_backoff').kind === 'move') {
     return backOff(context, transaction, workUnit, attempt, { ...verdict, outcome });
   }
-  if (context.store.providers.failing(workUnit.id).failures > 0) {
+  const ranNothing = outcome.kind === 'never_started';
+  if (!ranNothing && context.store.providers.failing(workUnit.id).failures > 0) {
     context.store.providers.setFailing(workUnit.id, 0, null);
   }
   return verdict;

@@ -148,6 +148,7 @@ export function resumeProvider(context: Context, provider: string): void {
     store.queue.wakeEvery(PROVIDER + provider);
     store.providers.hasten(provider);
   });
+  context.log.info({ provider }, 'a person resumed a provider');
 }
 
 export interface ProviderState {

@@ -1,6 +1,7 @@
 /** Counts what runs cost, and stops them at a ceiling. */
 import { z } from 'zod';
 import { dayOf, plus, type Spend, spendOf } from '../domain/spend.ts';
+import type { SpoolLine } from '../domain/spool.ts';
 import { workUnitCell } from '../domain/states.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
@@ -20,6 +21,10 @@ const wordSchema = z.object({
   usage: z.object({ totalTokens: z.number() }).nullable(),
   costUsd: z.number().nullable(),
 });
+
+/** Most lines are pieces of texts and of output; only ends tell of money. */
+const isTelling = ({ type, data }: SpoolLine): boolean =>
+  type === 'runner.finished' || (type === 'agent.message' && data['end'] === true);
 
 /** Reasons of a message that an answer of the provider ended. */
 const ANSWERED: ReadonlySet<string> = new Set(['stop', 'toolUse', 'length']);
@@ -64,15 +69,16 @@ export function countSpend(
   lines: readonly ParsedLine[],
   isLive: boolean,
 ): void {
+  const telling = lines.flatMap((parsed) =>
+    parsed.kind === 'line' && isTelling(parsed.line) ? [parsed.line] : [],
+  );
+  if (telling.length === 0) return;
   const { timeZone } = context.settings.policies.spend;
   const counted: Counted[] = [];
   let ofAttempt: Spend = context.store.spend.ofAttempt(attempt.id);
   let goesOn = false;
   let hasAnswer = false;
-  for (const parsed of lines) {
-    if (parsed.kind !== 'line') continue;
-    const { type, data, ts } = parsed.line;
-    const day = dayOf(Date.parse(ts), timeZone);
+  for (const { type, data, ts } of telling) {
     const message = type === 'agent.message' ? messageSchema.safeParse(data).data : undefined;
     const word = type === 'runner.finished' ? wordSchema.safeParse(data).data : undefined;
     if (message) {
@@ -86,7 +92,7 @@ export function countSpend(
       : word && beyondMessages(word, ofAttempt);
     if (!spend || spend.tokens + spend.microUsd === 0) continue;
     ofAttempt = plus(ofAttempt, spend);
-    counted.push({ day, spend });
+    counted.push({ day: dayOf(Date.parse(ts), timeZone), spend });
   }
   if (hasAnswer || counted.length > 0) settle(context, transaction, attempt, counted, hasAnswer);
   if (goesOn && isLive && counted.length > 0) stopAtCeiling(context, transaction, attempt);
