@@ -34,6 +34,7 @@ module.exports = {
       'api/schemas-explain.ts',
       'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
+      'api/schemas-provider.ts',
     ]),
     only('commands', [
       'domain',
@@ -44,6 +45,7 @@ module.exports = {
       'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
       'store/restore.ts',
+      'api/schemas-provider.ts',
       'config.ts',
       'layout.ts',
       'version.ts',

@@ -10,8 +10,20 @@ import path from 'node:path';
 import { z } from 'zod';
 import { OutliveError } from './domain/errors.ts';
 import { workspaceSchema } from './domain/names.ts';
+import { breakerPolicySchema } from './domain/provider-health.ts';
+import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
+import { spendCeilingSchema } from './domain/spend.ts';
+import { WORK_UNIT_KINDS } from './domain/work-unit.ts';
 
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variable name');
+
+function isTimeZone(name: string): boolean {
+  try {
+    return Intl.DateTimeFormat('en-US', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
 
 const slots = z.int().min(1).max(10_000);
 
@@ -54,6 +66,43 @@ export const configFileSchema = z
         /** For store, spools, sessions and exit records together; null for any number. */
         diskBudgetBytes: z.int().min(1_048_576).nullable().default(5_368_709_120),
         intervalMinutes: z.int().min(1).max(10_080).default(60),
+      })
+      .prefault({}),
+    /** Providers with a model, each under a name of its own. */
+    presets: z
+      .record(
+        z.string().min(1).max(256),
+        z.strictObject({
+          provider: z.string().min(1).max(256),
+          model: z.string().min(1).max(256),
+          maxParallel: slots.optional(),
+        }),
+      )
+      .default({}),
+    providerRetry: z
+      .strictObject({
+        maxAttempts: providerRetrySchema.shape.maxAttempts.default(
+          DEFAULT_PROVIDER_RETRY.maxAttempts,
+        ),
+        maxDelayMs: providerRetrySchema.shape.maxDelayMs.default(DEFAULT_PROVIDER_RETRY.maxDelayMs),
+      })
+      .prefault({}),
+    breaker: breakerPolicySchema.prefault({}),
+    spend: z
+      .strictObject({
+        /** Whose midnight ends a day; the daemon's own when absent. */
+        timeZone: z
+          .string()
+          .refine(isTimeZone, 'is not a time zone such as "Europe/Berlin"')
+          .optional(),
+        day: spendCeilingSchema.prefault({}),
+        kinds: z.partialRecord(z.enum(WORK_UNIT_KINDS), spendCeilingSchema).default({}),
+      })
+      .prefault({}),
+    admission: z
+      .strictObject({
+        /** Bytes; nothing is started while less is free. */
+        minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
     /** Bytes kept of a runner's stdout and stderr, half head and half tail. */

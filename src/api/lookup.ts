@@ -19,5 +19,6 @@ export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitR
 /** A row with its attempts and live figures. */
 export function showWorkUnit(context: ApiContext, row: WorkUnitRow): WorkUnitView {
   const live = row.activeAttemptId ? context.supervisor.live(row.activeAttemptId) : null;
-  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live);
+  const spend = context.supervisor.spend.unit(row);
+  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend);
 }

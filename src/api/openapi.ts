@@ -9,6 +9,7 @@ import {
 } from './schemas.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
 import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
+import { daySpendViewSchema, providerViewSchema, spendViewSchema } from './schemas-provider.ts';
 import {
   activeViewSchema,
   admissionViewSchema,
@@ -80,12 +81,15 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   Event: eventViewSchema,
   Explanation: explanationSchema,
   Lease: leaseViewSchema,
+  DaySpend: daySpendViewSchema,
   Problem: problemSchema,
+  Provider: providerViewSchema,
   ReconcileReport: reconcileReportSchema,
   ReplayWindow: replayWindowSchema,
   RunStarted: runStartedSchema,
   Runtime: runtimeViewSchema,
   Semaphore: semaphoreViewSchema,
+  Spend: spendViewSchema,
   StuckWork: stuckViewSchema,
   Supervisor: supervisorViewSchema,
   WorkUnit: workUnitViewSchema,

@@ -7,6 +7,7 @@ import {
   SLOT_TYPES,
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
 import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
 import {
   eventViewSchema,
@@ -15,6 +16,8 @@ import {
   runtimeViewSchema,
   takeoverViewSchema,
 } from './schemas.ts';
+
+import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
 /** Milliseconds, by the daemon's clock. */
@@ -177,6 +180,9 @@ export const channelPolicySchema = z.strictObject({
   status: z.enum(CHANNEL_STATUSES).optional(),
   maxConcurrentRuns: z.int().min(1).max(1000).optional(),
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
+  /** Ceilings for one local calendar day; null takes one away. */
+  maxCostUsdPerDay: spendCeilingSchema.shape.maxCostUsd.nullable(),
+  maxTokensPerDay: spendCeilingSchema.shape.maxTokens.nullable(),
 });
 export type ChannelPolicyInput = z.input<typeof channelPolicySchema>;
 
@@ -187,6 +193,8 @@ export const channelViewSchema = z.object({
   onNewerSubject: z.enum(SUBJECT_POLICIES),
   running: z.int(),
   queued: z.int(),
+  /** Today. */
+  spend: spendViewSchema,
   createdAt: time,
   updatedAt: time,
 });

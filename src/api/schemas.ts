@@ -18,6 +18,8 @@ import {
   WORK_UNIT_STATUSES,
 } from '../domain/work-unit.ts';
 
+import { spendViewSchema } from './schemas-provider.ts';
+
 const time = z.iso.datetime();
 
 export type { StartWorkUnit, StartWorkUnitInput } from '../domain/request.ts';
@@ -108,6 +110,8 @@ export const workUnitViewSchema = z.object({
   errorMessage: z.string().nullable(),
   cwd: z.string(),
   model: z.string().nullable(),
+  /** Of all attempts together, as far as their messages were stored. */
+  spend: spendViewSchema,
   /** Live figures from the wrapper, null when nothing runs or nothing was heard. */
   live: liveSchema.nullable(),
   attempts: z.array(attemptViewSchema),

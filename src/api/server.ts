@@ -16,6 +16,7 @@ import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
 import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
+import { providerRoutes } from './providers.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { BODY_MAX_BYTES } from './schemas.ts';
@@ -107,7 +108,13 @@ function createApp(options: ApiOptions, stopping: AbortSignal, guard: Guard): Fa
     else done();
   });
   const routes = collectRoutes(app);
-  for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
+  for (const plugin of [
+    workUnitRoutes,
+    runtimeRoutes,
+    attemptRoutes,
+    channelRoutes,
+    providerRoutes,
+  ]) {
     void app.register(plugin, { context });
   }
   void app.register(maintenanceRoutes, { context });

@@ -4,6 +4,8 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { EventRow } from '../store/events.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
+import type { SpendState } from '../supervisor/spend-gate.ts';
+import { spendView } from './providers.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
 import type { Explanation } from './schemas-explain.ts';
 
@@ -40,6 +42,7 @@ export function workUnitView(
   row: WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
+  spend: SpendState,
 ): WorkUnitView {
   const {
     request: _request,
@@ -49,7 +52,14 @@ export function workUnitView(
     ...shown
   } = row;
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
-  return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
+  return {
+    ...shown,
+    idleTimeoutMs,
+    hardTimeoutMs,
+    spend: spendView(spend),
+    live,
+    attempts: attempts.map(attemptView),
+  };
 }
 
 export function eventView(row: EventRow): EventView {
@@ -66,13 +76,15 @@ export function eventView(row: EventRow): EventView {
   };
 }
 
-export function explanationView({ workUnit, summary, waiting, attempts }: Explained): Explanation {
+export function explanationView(explained: Explained): Explanation {
+  const { workUnit, summary, waiting, attempts, spend } = explained;
   return {
     workUnitId: workUnit.id,
     handle: workUnit.handle,
     status: workUnit.status,
     summary,
     waiting,
+    spend: spendView(spend),
     attempts: attempts.map(({ attempt, rule, evidence }) => ({
       attemptId: attempt.id,
       attemptNumber: attempt.attemptNumber,

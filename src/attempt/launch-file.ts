@@ -7,10 +7,11 @@ import {
   LAUNCH_VERSION,
   type LaunchFile,
   type PiRunnerSpec,
+  type RunCeiling,
 } from '../domain/attempt-files.ts';
 import type { TimeoutPolicy } from '../domain/work-unit.ts';
 import { errorCode } from './files.ts';
-import { isObject, type JsonObject, objectOf, parseJson } from './json.ts';
+import { isObject, type JsonObject, numberOf, objectOf, parseJson } from './json.ts';
 
 /** launch.json cannot be used; the message is a sentence for the journal. */
 export class LaunchFileError extends Error {
@@ -72,6 +73,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     environment: read.texts('environment'),
     credentialVariables: read.list('credentialVariables'),
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
+    ceiling: readCeiling(objectOf(raw['ceiling'])),
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
@@ -95,8 +97,14 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
     command: read.filledList('command'),
     sessionFile: read.absolutePath('sessionFile'),
     prompt: read.text('prompt'),
+    continuation: read.textIfAny('continuation'),
     model: read.optionalText('model'),
   };
+}
+
+/** Absent in files of a daemon before this one: then there is none. */
+function readCeiling({ microUsd, tokens }: JsonObject): RunCeiling {
+  return { microUsd: numberOf(microUsd), tokens: numberOf(tokens) };
 }
 
 function readTimeouts(read: FieldReader): TimeoutPolicy {
@@ -123,6 +131,11 @@ class FieldReader {
   text(name: string): string {
     const value = this.#fields[name];
     return typeof value === 'string' && value !== '' ? value : this.#refuse(name, 'a text');
+  }
+
+  /** Absent in files of a daemon before this one. */
+  textIfAny(name: string): string | null {
+    return this.#fields[name] === undefined ? null : this.optionalText(name);
   }
 
   optionalText(name: string): string | null {

@@ -14,6 +14,14 @@ import {
   collectViewSchema,
 } from '../api/schemas-maintenance.ts';
 import {
+  type DaySpendView,
+  daySpendViewSchema,
+  type ProviderPage,
+  type ProviderView,
+  providerPageSchema,
+  providerViewSchema,
+} from '../api/schemas-provider.ts';
+import {
   type ActivePage,
   type AdmissionView,
   activePageSchema,
@@ -65,6 +73,11 @@ export interface Control {
   getChannel(id: string): Promise<ChannelView>;
   /** Makes or changes a channel; what is left out stays as it is. */
   putChannel(id: string, policy: ChannelPolicyInput): Promise<ChannelView>;
+  providers(): Promise<ProviderPage>;
+  /** Ends the pause of a provider. */
+  resumeProvider(name: string): Promise<ProviderView>;
+  /** What was spent today. */
+  spend(): Promise<DaySpendView>;
   getAttempt(id: string): Promise<AttemptView>;
   /** One page of the workspace's events after a position. */
   workspaceEvents(options?: {
@@ -113,6 +126,14 @@ export function createControl(wire: Wire): Control {
     getChannel: (id) => wire.get(channelViewSchema, channelPath(id)),
     putChannel: (id, policy) =>
       wire.sendFor(channelViewSchema, { method: 'PUT', path: channelPath(id), body: policy }),
+    providers: () => wire.get(providerPageSchema, '/providers'),
+    resumeProvider: (name) =>
+      wire.sendFor(providerViewSchema, {
+        method: 'POST',
+        path: `/providers/${encodeURIComponent(name)}/resume`,
+        body: {},
+      }),
+    spend: () => wire.get(daySpendViewSchema, '/spend'),
     getAttempt: (id) => wire.get(attemptViewSchema, `/attempts/${encodeURIComponent(id)}`),
     workspaceEvents: (options = {}) => wire.get(workspaceEventPageSchema, '/events', options),
   };

@@ -13,6 +13,7 @@ import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
 import { registerGc } from './gc.ts';
 import { registerLogs } from './logs.ts';
+import { registerProviders, registerSpend } from './providers.ts';
 import { registerPs } from './ps.ts';
 import { registerReconcile } from './reconcile.ts';
 import { registerLeases, registerSlots } from './resources.ts';
@@ -37,6 +38,8 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerLeases,
   registerSlots,
   registerChannels,
+  registerProviders,
+  registerSpend,
   registerPause,
   registerDrain,
   registerResume,

@@ -1,6 +1,6 @@
 /** The inside of a daemon: store, bus, supervisor, recovered. Opened in order, closed in reverse. */
 import type { Logger } from 'pino';
-import type { Config } from '../config.ts';
+import type { Config, ConfigFile } from '../config.ts';
 import type { Entropy } from '../domain/ids.ts';
 import type { Executor } from '../executor/port.ts';
 import { bundledPi, exitRecordScript, WRAPPER } from '../layout.ts';
@@ -15,10 +15,12 @@ import {
   type Maintenance,
   type MaintenanceOptions,
 } from '../supervisor/maintenance.ts';
+import type { Policies, Preset } from '../supervisor/policies.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
 import { createSystemdExecutor } from '../systemd/executor.ts';
+import { createMemoryReader } from '../systemd/memory.ts';
 
 export interface CoreOptions {
   readonly config: Config;
@@ -43,6 +45,30 @@ export interface Core {
 /** Attempts end by themselves; a start or a look that is under way may take this long to end, milliseconds. */
 const REST_MS = 5_000;
 
+/** A preset's slots are counted by its own name. */
+const presetSlots = ({ presets }: ConfigFile): Record<string, number> =>
+  Object.fromEntries(
+    Object.entries(presets).flatMap(([name, { maxParallel }]) =>
+      maxParallel === undefined ? [] : [[name, maxParallel]],
+    ),
+  );
+
+function policiesOf({ presets, providerRetry, breaker, spend, admission }: ConfigFile): Policies {
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const named = Object.entries(presets).map(([name, preset]): [string, Preset] => [
+    name,
+    { ...preset, maxParallel: preset.maxParallel ?? null },
+  ]);
+  return {
+    providerRetry,
+    breaker,
+    presets: Object.fromEntries(named),
+    spend: { timeZone: spend.timeZone ?? timeZone, day: spend.day, kinds: spend.kinds },
+    minFreeMemory: admission.minFreeMemory,
+    freeMemory: createMemoryReader(),
+  };
+}
+
 function settingsOf(config: Config): Settings {
   const { directories, file } = config;
   const node = process.execPath;
@@ -64,8 +90,9 @@ function settingsOf(config: Config): Settings {
     keys: config.keys,
     captureBytes: file.captureBytes,
     umask: config.umask,
-    limits: file.limits,
+    limits: { ...file.limits, provider: { ...file.limits.provider, ...presetSlots(file) } },
     starvingMs: STARVING_MS,
+    policies: policiesOf(file),
     home: config.home,
   };
 }

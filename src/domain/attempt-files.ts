@@ -36,6 +36,8 @@ export interface PiRunnerSpec {
   /** Absolute path; the file belongs to the work unit and need not exist yet. */
   readonly sessionFile: string;
   readonly prompt: string;
+  /** Said instead of the prompt when the session has it already; null where that may not be. */
+  readonly continuation: string | null;
   /** `provider/model`, null for the person's default. */
   readonly model: string | null;
 }
@@ -43,6 +45,12 @@ export interface PiRunnerSpec {
 export interface CommandRunnerSpec {
   readonly kind: 'command';
   readonly argv: readonly string[];
+}
+
+/** Null for none. */
+export interface RunCeiling {
+  readonly microUsd: number | null;
+  readonly tokens: number | null;
 }
 
 /** launch.json: all a wrapper needs to know. Holds no secret. */
@@ -64,6 +72,8 @@ export interface LaunchFile {
   /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to Pi only. */
   readonly credentialVariables: readonly string[];
   readonly timeouts: TimeoutPolicy;
+  /** What its work unit may still spend; the wrapper holds it also while no daemon runs. */
+  readonly ceiling: RunCeiling;
   /** Absolute path of the control socket the wrapper listens on. */
   readonly controlSocket: string;
   /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */

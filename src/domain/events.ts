@@ -40,6 +40,7 @@ export const DAEMON_EVENT_TYPES = [
   /** Spool or exit record of a later major version: kept for an outlive that knows it. */
   'diagnostic.version_unknown',
   'diagnostic.start_backoff',
+  'diagnostic.provider_paused',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

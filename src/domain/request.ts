@@ -1,7 +1,9 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
+import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
+import { spendCeilingSchema } from './spend.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
 /** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
@@ -40,6 +42,10 @@ const startFields = {
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
   priority: z.int().min(-1000).max(1000).default(0),
   timeoutPolicy: timeoutPolicySchema.partial().optional(),
+  /** How often and how long it is tried again when its provider fails; config.json when absent. */
+  providerRetry: providerRetrySchema.partial().optional(),
+  /** What all its attempts together may cost; the kind's ceiling in config.json when absent. */
+  spendCeiling: spendCeilingSchema.optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -126,5 +126,7 @@ export const lastWordSchema = z.object({
   /** US dollars, null where the runner knows no cost. */
   costUsd: z.number().nullable(),
   leftovers: z.array(leftoverSchema),
+  /** When a failed provider said it may be asked again, null when it said nothing. */
+  retryAt: z.iso.datetime().nullable().default(null),
 });
 export type LastWord = z.infer<typeof lastWordSchema>;

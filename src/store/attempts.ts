@@ -68,6 +68,7 @@ export interface NewAttempt {
   readonly attemptNumber: number;
   readonly runtimeInstanceId: string;
   readonly runnerId: string;
+  readonly providerPresetId: string | null;
   readonly unit: string;
   readonly nonce: string;
   readonly executor: string;
@@ -137,10 +138,10 @@ export type Attempts = ReturnType<typeof attemptStatements>;
 
 export function attemptStatements(db: Database, workspace: string) {
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
-    (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, status, unit, nonce,
-     executor, created_at)
-    VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, 'created', @unit,
-     @nonce, @executor, @at)`);
+    (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, provider_preset_id, status,
+     unit, nonce, executor, created_at)
+    VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, @providerPresetId,
+     'created', @unit, @nonce, @executor, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
   const byUnit = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE unit = ?`);
   const byWorkUnit = db.prepare<[string]>(

@@ -12,10 +12,15 @@ export interface Waiting {
 }
 
 /**
- * How the names of channels begin as resources. Work that waits for its own lane does not
- * starve, however long: nothing is kept free for a channel that is paused.
+ * How the names of what opens by policy or with time begin. Work that waits for its own
+ * lane, its provider or money does not starve, however long: nothing is kept free for a
+ * channel or a provider that is paused.
  */
-export const LANE = 'slot channel_parallel ';
+const GATES = ['slot channel_parallel ', 'provider ', 'spend '] as const;
+
+/** True for what nothing else may be kept free for meanwhile. */
+export const isGate = (resource: string): boolean =>
+  GATES.some((gate) => resource.startsWith(gate));
 
 export type Queue = ReturnType<typeof queueStatements>;
 
@@ -68,7 +73,7 @@ export function queueStatements(db: Database, workspace: string) {
   const starving = db.prepare<Record<string, string>, { id: string }>(
     `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
        AND blocked_since IS NOT NULL AND blocked_since < @before
-       AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
+       AND (blocked_on IS NULL OR (${GATES.map((gate) => `blocked_on NOT LIKE '${gate}%'`).join(' AND ')}))
      ORDER BY blocked_since, id LIMIT 1`,
   );
   const counts = db.prepare<[string], { queued: number; blocked: number }>(

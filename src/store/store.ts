@@ -10,9 +10,11 @@ import { eventStatements } from './events.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
-import { type Queue, queueStatements } from './queue.ts';
-import { type Resources, resourceStatements } from './resources.ts';
+import { type Providers, providerStatements } from './providers.ts';
+import { type Queue, type Queue, queueStatements, queueStatements } from './queue.ts';
+import { type Resources, type Resources, resourceStatements, resourceStatements } from './resources.ts';
 import { type Retention, retentionStatements } from './retention.ts';
+import { type Spending, spendStatements } from './spend.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
 
@@ -27,6 +29,8 @@ export interface Store {
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
   readonly retention: Retention;
+  readonly providers: Providers;
+  readonly spend: Spending;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -64,6 +68,8 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
+    providers: speaking(providerStatements(db, workspace), file),
+    spend: speaking(spendStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));

@@ -1,6 +1,8 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
+import { providerRetrySchema } from '../domain/provider-retry.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
 import {
   ACTORS,
@@ -21,6 +23,8 @@ export const storedRequestSchema = z.looseObject({
   runnerId: z.enum(RUNNERS),
   prompt: z.string().optional(),
   argv: z.array(z.string()).optional(),
+  providerRetry: providerRetrySchema.partial().optional(),
+  spendCeiling: spendCeilingSchema.optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 

@@ -9,6 +9,8 @@ import {
 } from '../domain/resources.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { closedGateOf } from './gates.ts';
+import { PROVIDER, providerBlocker } from './provider-gate.ts';
 import type { EventFields, Transaction } from './writer.ts';
 
 /** A lease that nobody renewed for this long is suspect: its owner is looked at before reuse. */
@@ -110,6 +112,8 @@ export function findBlocker(
     const blocker = channelBlocker(context, need);
     if (blocker) return blocker;
   }
+  const gate = closedGateOf(context, workUnitId, needs);
+  if (gate) return { ...gate, heldBy: null, expiredLease: null };
   for (const need of needs) {
     const blocker =
       need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need);
@@ -120,6 +124,9 @@ export function findBlocker(
 
 /** True when nobody could take `resource` now: then those who wait for it need not be looked at. */
 function isTaken(context: Context, resource: string): boolean {
+  if (resource.startsWith(PROVIDER)) {
+    return providerBlocker(context, resource.slice(PROVIDER.length)) !== null;
+  }
   const [form, type, ...rest] = resource.split(' ');
   const key = rest.join(' ');
   if (form === 'slot') {

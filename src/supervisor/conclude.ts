@@ -11,6 +11,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
+import { heedProvider } from './provider-backoff.ts';
 import { requeue } from './start-backoff.ts';
 import type { Transaction } from './writer.ts';
 
@@ -224,7 +225,8 @@ export function conclude(context: Context, attemptId: string, gathered: Gathered
     if (TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return null;
     const decided = decide(transaction, attempt, gathered);
     endAttempt(context, transaction, attempt, decided, gathered);
-    endWorkUnit(context, transaction, attempt, decided);
+    const ending = heedProvider(context, transaction, attempt, decided);
+    if (ending) endWorkUnit(context, transaction, attempt, ending);
     return decided;
   });
   context.fault('concluded');

@@ -6,6 +6,7 @@ import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
 import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { countSpend } from './spend-count.ts';
 import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
 import { readSpool } from './spool-reader.ts';
 import type { EventFields } from './writer.ts';
@@ -54,7 +55,12 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
 }
 
 /** Commits one chunk; false when somebody else moved the offset first (then nothing was written). */
-function commitChunk(context: Context, seen: AttemptRow, chunk: SpoolChunk): boolean {
+function commitChunk(
+  context: Context,
+  seen: AttemptRow,
+  chunk: SpoolChunk,
+  isLive: boolean,
+): boolean {
   return context.writer.commit((transaction) => {
     const attempt = transaction.attempt(seen.id);
     if (attempt.spoolOffset !== seen.spoolOffset) return false;
@@ -70,6 +76,7 @@ function commitChunk(context: Context, seen: AttemptRow, chunk: SpoolChunk): boo
       chunk.lines.map((line) => eventOf(line, attempt.id)),
     );
     context.store.attempts.patch(attempt.id, patch);
+    countSpend(context, transaction, attempt, chunk.lines, isLive);
     if (patch.lastEventAt)
       context.store.workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
@@ -171,7 +178,7 @@ export function createIngest(
       return false;
     }
     context.fault('spool_read');
-    const committed = commitChunk(context, attempt, chunk);
+    const committed = commitChunk(context, attempt, chunk, !last);
     if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
     return !committed || !atEnd;
   };

@@ -13,6 +13,7 @@ import { findBlocker } from './admission.ts';
 import { type Claim, makeAttempt } from './claim.ts';
 import type { Context } from './context.ts';
 import { cancelWithin } from './end.ts';
+import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
 import type { Transaction } from './writer.ts';
 
@@ -118,6 +119,13 @@ interface Stored {
   readonly actor: Actor;
 }
 
+/** The model that is named, else its preset's; null for the person's own default. */
+function modelOf({ settings }: Context, input: StartWorkUnit): string | null {
+  if (input.runnerId !== 'pi') return null;
+  const preset = settings.policies.presets[input.providerPresetId ?? ''];
+  return input.model ?? (preset ? `${preset.provider}/${preset.model}` : null);
+}
+
 function insert(
   context: Context,
   transaction: Transaction,
@@ -141,7 +149,7 @@ function insert(
     requestJson: stored.request,
     timeoutPolicyJson: JSON.stringify(stored.policy),
     cwd: stored.cwd,
-    model: input.runnerId === 'pi' ? (input.model ?? null) : null,
+    model: modelOf(context, input),
     channelId: input.channelId ?? null,
     taskId: input.taskId ?? null,
     teammateId: input.teammateId ?? null,
@@ -206,7 +214,8 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
   const { resources, channels } = context.store;
   const admission = channels.admission();
   const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
-  const reason = admission === 'open' ? blocker?.reason : `the workspace is ${admission}`;
+  const held = blocker?.reason ?? memoryGate(context)?.reason;
+  const reason = admission === 'open' ? held : `the workspace is ${admission}`;
   if (reason === undefined) return makeAttempt(context, transaction, workUnit);
   throw new OutliveError('resource_busy', `It cannot start now: ${reason}.`, {
     extra: { heldBy: blocker?.heldBy ?? null },

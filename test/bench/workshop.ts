@@ -82,7 +82,7 @@ export class Workshop {
     const prompt = `${marker}: ${script(turn)}`;
     const sessionFile = path.join(this.rig.base, 'sessions', `${this.name()}.jsonl`);
     const command = [process.execPath, PI];
-    return { kind: 'pi', command, sessionFile, prompt, model: 'lab/scripted' };
+    return { kind: 'pi', command, sessionFile, prompt, continuation: null, model: 'lab/scripted' };
   }
 
   /** Writes what the wrapper needs. */
@@ -110,6 +110,7 @@ export class Workshop {
       controlSocket: path.join(config.directories.runtime, name, 'control.sock'),
       captureBytes: config.file.captureBytes,
       umask: config.umask,
+      ceiling: { microUsd: null, tokens: null },
     };
     await writeFile(path.join(directory, ATTEMPT_FILES.launch), JSON.stringify(launch));
     return { directory, nonce: name };

@@ -72,6 +72,7 @@ export const lastWord = (known: Partial<LastWord> = {}): LastWord => ({
   usage: null,
   costUsd: null,
   leftovers: [],
+  retryAt: null,
   ...known,
 });
 

@@ -118,6 +118,7 @@ export function insertAttempt(
       attemptNumber: 1,
       runtimeInstanceId: 'instance',
       runnerId: 'command',
+      providerPresetId: null,
       unit: `outlive-main-x-${made}.service`,
       nonce: `nonce ${id}`,
       executor: 'systemd',

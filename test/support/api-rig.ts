@@ -26,6 +26,7 @@ import type { Context } from '../../src/supervisor/context.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
 import { createMaintenance, type MaintenanceOptions } from '../../src/supervisor/maintenance.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
@@ -121,6 +122,7 @@ function makeContext(directory: string, store: Store): Context {
       umask: 0o022,
       limits: { runner: { pi: 2, command: 4 }, provider: {}, media_provider: {} },
       starvingMs: 60_000,
+      policies: DEFAULT_POLICIES,
       home: directory,
     },
     fault: noFaults,

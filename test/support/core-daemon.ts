@@ -18,6 +18,7 @@ import { STARVING_MS } from '../../src/supervisor/admission.ts';
 import type { Context } from '../../src/supervisor/context.ts';
 import { type Faults, noFaults } from '../../src/supervisor/faults.ts';
 import { createHub, type Hub } from '../../src/supervisor/hub.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor, type Supervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
 import { createSystemdExecutor } from '../../src/systemd/executor.ts';
@@ -87,6 +88,7 @@ export class InProcessDaemon {
           umask: config.umask,
           limits: file.limits,
           starvingMs: STARVING_MS,
+          policies: DEFAULT_POLICIES,
           home: config.home,
         },
         fault,

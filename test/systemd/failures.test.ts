@@ -88,13 +88,19 @@ describe('a command', () => {
 describe('the model provider', () => {
   it('answers 500: provider_unavailable', async () => {
     await rig.startDaemon();
-    const { workUnit } = await rig.runToEnd({ prompt: script('status 500') });
+    const { workUnit } = await rig.runToEnd({
+      prompt: script('status 500'),
+      providerRetry: { maxAttempts: 1 },
+    });
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'provider_unavailable']);
   });
 
   it('cuts the stream: provider_unavailable', async () => {
     await rig.startDaemon();
-    const { workUnit } = await rig.runToEnd({ prompt: script('cut') });
+    const { workUnit } = await rig.runToEnd({
+      prompt: script('cut'),
+      providerRetry: { maxAttempts: 1 },
+    });
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'provider_unavailable']);
   });
 

@@ -59,6 +59,15 @@ describe('config.json', () => {
       environment: { GREETING: 'hello' },
       limits: { runner: { pi: 2 }, provider: { acme: 3 }, media_provider: {} },
       retention: { days: null, diskBudgetBytes: null, intervalMinutes: 5 },
+      presets: { fast: { provider: 'acme', model: 'small', maxParallel: 2 } },
+      providerRetry: { maxAttempts: 2, maxDelayMs: 60_000 },
+      breaker: { failures: 2, firstPauseMs: 1_000, maxPauseMs: 2_000 },
+      spend: {
+        timeZone: 'Europe/Berlin',
+        day: { maxCostUsd: 20, maxTokens: 1_000 },
+        kinds: { task_run: { maxCostUsd: 2.5 } },
+      },
+      admission: { minFreeMemory: 1_048_576 },
       captureBytes: 4096,
     };
     writeConfig(file);

@@ -56,6 +56,8 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
   ['running', 'heartbeat_timeout', 'cancelling'],
   ['running', 'tool_timeout', 'cancelling'],
   ['running', 'budget_exceeded', 'cancelling'],
+  ['claimed', 'provider_backoff', 'queued'],
+  ['running', 'provider_backoff', 'queued'],
   ['stale', 'resume', 'queued'],
   ['stale', 'reconcile_alive', 'running'],
 ];
