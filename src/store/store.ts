@@ -11,8 +11,8 @@ import { instanceStatements, type RuntimeInstance, type Takeover } from './insta
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
-import { type Queue, type Queue, queueStatements, queueStatements } from './queue.ts';
-import { type Resources, type Resources, resourceStatements, resourceStatements } from './resources.ts';
+import { type Queue, queueStatements } from './queue.ts';
+import { type Resources, resourceStatements } from './resources.ts';
 import { type Retention, retentionStatements } from './retention.ts';
 import { type Spending, spendStatements } from './spend.ts';
 import type { WorkUnits } from './work-units.ts';
