@@ -92,7 +92,7 @@ describe('providers', () => {
   it.each<[object, string]>([
     [{ providerRetry: { maxAttempts: 0 } }, '/providerRetry/maxAttempts'],
     [{ providerRetry: { maxDelayMs: -1 } }, '/providerRetry/maxDelayMs'],
-    [{ providerRetry: { often: true } }, '/providerRetry'],
+    [{ providerRetry: { often: true } }, '/providerRetry/often'],
     [{ spendCeiling: { maxCostUsd: 0 } }, '/spendCeiling/maxCostUsd'],
     [{ spendCeiling: { maxTokens: 1.5 } }, '/spendCeiling/maxTokens'],
   ])('a request with %j is refused by its field', async (wrong, path) => {
