@@ -4,6 +4,7 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
 import type { ApiContext } from './api/context.ts';
+import { FramePages } from './api/frames.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
@@ -27,6 +28,7 @@ import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
 import { createSystemdExecutor } from './systemd/executor.ts';
+import { systemTimers } from './systemd/timers.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -181,7 +183,17 @@ async function listen(
 async function serve(parts: Parts): Promise<Daemon> {
   const { options, identity, lock, store, executor, supervisor, hub } = parts;
   const state = { stopping: false, port: null as number | null };
-  const context: ApiContext = { store, supervisor, hub, runtime: () => runtimeView(parts, state) };
+  const context: ApiContext = {
+    store,
+    supervisor,
+    hub,
+    streams: {
+      pages: new FramePages(store),
+      stallMs: options.config.file.api.streamStallMs,
+      timers: systemTimers,
+    },
+    runtime: () => runtimeView(parts, state),
+  };
   const { listeners, port } = await listen(parts, { log: options.log, context, refusal: null });
   state.port = port;
   const { config } = options;

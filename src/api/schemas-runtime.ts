@@ -1,5 +1,6 @@
 /** What the API says of the workspace as a whole: diagnostics, resources, admission, reconcile. */
 import { z } from 'zod';
+import { EVENT_DOMAINS } from '../domain/events.ts';
 import {
   ADMISSIONS,
   CHANNEL_STATUSES,
@@ -8,7 +9,7 @@ import {
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
 import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
-import { eventViewSchema, liveSchema, page, runtimeViewSchema } from './schemas.ts';
+import { eventViewSchema, liveSchema, page, runtimeViewSchema, whole } from './schemas.ts';
 
 const time = z.iso.datetime();
 /** Milliseconds, by the daemon's clock. */
@@ -175,10 +176,17 @@ export type ChannelView = z.infer<typeof channelViewSchema>;
 export const channelPageSchema = page(channelViewSchema);
 export type ChannelPage = z.infer<typeof channelPageSchema>;
 
-/** Query of GET /events. With Accept: text/event-stream it streams instead of paging. */
+const domainsSchema = z
+  .string()
+  .max(500)
+  .transform((text) => text.split(','))
+  .pipe(z.array(z.enum(EVENT_DOMAINS)).min(1));
+
+/** Query of GET /events. `domains` leaves the events of all others out. With Accept: text/event-stream it streams instead of paging. */
 export const workspaceEventsQuerySchema = z.strictObject({
-  afterPosition: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(1).max(5000).default(1000),
+  afterPosition: whole(0, Number.MAX_SAFE_INTEGER).default(0),
+  limit: whole(1, 5000).default(1000),
+  domains: domainsSchema.optional(),
 });
 
 /** What a replay covers: every event after `afterPosition` up to `upTo`, none left out. */

@@ -136,7 +136,7 @@ export const eventPageSchema = page(eventViewSchema);
 export type EventPage = z.infer<typeof eventPageSchema>;
 
 /** A number in a query: digits only, where Number() would also take nothing, blanks and 0x1. */
-const whole = (min: number, max: number) =>
+export const whole = (min: number, max: number) =>
   z
     .string()
     .regex(/^\d{1,15}$/, 'must be a whole number')

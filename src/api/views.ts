@@ -1,7 +1,7 @@
 /** Rows of the store as the API shows them. */
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { EventRow } from '../store/events.ts';
+import type { StoredEvent } from '../store/event-slices.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
@@ -46,7 +46,7 @@ export function workUnitView(
   return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
 }
 
-export function eventView(row: EventRow): EventView {
+export function eventView(row: StoredEvent): EventView {
   return {
     id: `${row.workUnitId}:${row.seq}`,
     workUnitId: row.workUnitId,
@@ -56,7 +56,7 @@ export function eventView(row: EventRow): EventView {
     ts: row.ts,
     type: row.type,
     actor: row.actor,
-    data: { ...row.data },
+    data: JSON.parse(row.data) as EventView['data'],
   };
 }
 

@@ -3,6 +3,7 @@ import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
+import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { openDatabase, storeError } from './open.ts';
@@ -23,7 +24,7 @@ export interface Store {
   readonly schemaVersion: number;
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
-  readonly events: Events;
+  readonly events: Events & EventSlices;
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
@@ -55,7 +56,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     schemaVersion,
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
-    events: speaking(eventStatements(db), file),
+    events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),

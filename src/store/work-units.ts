@@ -139,6 +139,9 @@ export type WorkUnits = ReturnType<typeof workUnitStatements>;
 
 function reads(db: Database, workspace: string) {
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units WHERE id = ?`);
+  const statusOf = db.prepare<[string], { status: WorkUnitStatus }>(
+    'SELECT status FROM work_units WHERE id = ?',
+  );
   const byHandle = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND handle = ?
     ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, id DESC LIMIT 1`);
@@ -165,6 +168,7 @@ function reads(db: Database, workspace: string) {
 
   return {
     get: (id: string): WorkUnitRow | null => one(byId.get(id)),
+    statusOf: (id: string): WorkUnitStatus | null => statusOf.get(id)?.status ?? null,
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),

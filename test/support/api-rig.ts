@@ -11,6 +11,7 @@ import Database from 'better-sqlite3';
 import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
+import { FramePages } from '../../src/api/frames.ts';
 import type { RuntimeView } from '../../src/api/schemas.ts';
 import { type Listener, listenOnSocket, listenOnTcp } from '../../src/api/server.ts';
 import type { Entropy } from '../../src/domain/ids.ts';
@@ -22,6 +23,7 @@ import { createHub } from '../../src/supervisor/hub.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
+import { systemTimers, type Timers } from '../../src/systemd/timers.ts';
 import type { Target } from './api-http.ts';
 
 const nobody = (): Promise<never> => Promise.reject(new Error('nobody executes in these tests'));
@@ -156,8 +158,11 @@ function counter(file: string): Rig['counts'] {
     );
 }
 
+/** What the rig's daemon waits for a reader of a stream that takes nothing, milliseconds. */
+export const STALL_MS = 60_000;
+
 /** Boots the API on a unix socket and on TCP over one store. */
-export async function bootApi(): Promise<Rig> {
+export async function bootApi(timers: Timers = systemTimers): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
   atTheEnd(() => store.close());
@@ -168,6 +173,7 @@ export async function bootApi(): Promise<Rig> {
     store,
     supervisor,
     hub: inner.hub,
+    streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
   };
   const options = { log: silent, context, refusal: null };
