@@ -1,6 +1,7 @@
 /** What the API says of the workspace as a whole: diagnostics, resources, admission, reconcile. */
 import { z } from 'zod';
 import { EVENT_DOMAINS } from '../domain/events.ts';
+import { shortText } from '../domain/request.ts';
 import {
   ADMISSIONS,
   CHANNEL_STATUSES,
@@ -152,7 +153,7 @@ export type ReconcileView = z.infer<typeof reconcileReportSchema>;
 export const nothingSchema = z.strictObject({}).nullish();
 
 export const attemptParamsSchema = z.strictObject({ id: z.string().min(1).max(128) });
-export const channelParamsSchema = z.strictObject({ id: z.string().min(1).max(256) });
+export const channelParamsSchema = z.strictObject({ id: shortText });
 
 /** Body of PUT /channels/:id. What is left out stays as it is; a new channel gets the defaults. */
 export const channelPolicySchema = z.strictObject({
