@@ -9,6 +9,7 @@ import {
   WORK_UNIT_KINDS,
   WORK_UNIT_STATUSES,
 } from '../domain/work-unit.ts';
+import { statementCache } from './statement-cache.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
   z
@@ -185,7 +186,7 @@ function reads(db: Database, workspace: string) {
 
 /** Compare-and-set: only the row that is still in `from` under `activeAttemptId`. */
 function move(
-  db: Database,
+  prepared: ReturnType<typeof statementCache>,
   expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
   to: WorkUnitStatus,
   patch: WorkUnitPatch,
@@ -195,21 +196,20 @@ function move(
     (key) => patch[key] !== undefined,
   );
   const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
-  const result = db
-    .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
-      WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
-    .run({
-      ...patch,
-      to,
-      at,
-      id: expected.id,
-      from: expected.status,
-      expectedAttempt: expected.activeAttemptId,
-    });
+  const result = prepared(`UPDATE work_units SET status = @to, updated_at = @at${sets}
+    WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`).run({
+    ...patch,
+    to,
+    at,
+    id: expected.id,
+    from: expected.status,
+    expectedAttempt: expected.activeAttemptId,
+  });
   return result.changes === 1;
 }
 
 function writes(db: Database) {
+  const prepared = statementCache(db);
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
     (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
      priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
@@ -235,7 +235,7 @@ function writes(db: Database) {
       to: WorkUnitStatus,
       patch: WorkUnitPatch,
       at: string,
-    ): boolean => move(db, expected, to, patch, at),
+    ): boolean => move(prepared, expected, to, patch, at),
     touchEvent: (id: string, at: string): void => {
       touchEvent.run(at, id);
     },

@@ -2,13 +2,15 @@
  * Moves spool lines into the store, each exactly once: the events and the offset they
  * were read from change in one transaction, so it does not matter when we die.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
 import { lastWordSchema, openedSchema } from '../domain/spool.ts';
-import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
+import type { AttemptPatch, SpoolPosition } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { commitSoon } from './gather.ts';
 import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
 import { readSpool } from './spool-reader.ts';
-import type { EventFields } from './writer.ts';
+import type { EventFields, Transaction } from './writer.ts';
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
@@ -43,30 +45,35 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
   };
 }
 
-/** Commits one chunk; false when somebody else moved the offset first (then nothing was written). */
-function commitChunk(context: Context, seen: AttemptRow, chunk: SpoolChunk): boolean {
-  return context.writer.commit((transaction) => {
-    const attempt = transaction.attempt(seen.id);
-    if (attempt.spoolOffset !== seen.spoolOffset) return false;
+/**
+ * What commits one chunk; false when somebody else moved the offset first (then nothing
+ * was written). To be run in a transaction.
+ */
+function chunkOf(
+  context: Context,
+  seen: SpoolPosition,
+  chunk: SpoolChunk,
+  events: readonly EventFields[],
+): (transaction: Transaction) => boolean {
+  const { attempts, workUnits } = context.store;
+  return (transaction) => {
+    const attempt = attempts.spoolPosition(seen.id);
+    if (attempt?.spoolOffset !== seen.spoolOffset) return false;
     const patch: Mutable<AttemptPatch> = {
       spoolOffset: chunk.nextOffset,
       spoolLines: attempt.spoolLines + chunk.lines.length,
     };
     for (const line of chunk.lines) {
-      learn(patch, line, attempt.lastWord !== null || patch.lastWord !== undefined);
+      learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
-    transaction.append(
-      attempt.workUnitId,
-      chunk.lines.map((line) => eventOf(line, attempt.id)),
-    );
-    context.store.attempts.patch(attempt.id, patch);
-    if (patch.lastEventAt)
-      context.store.workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
+    transaction.append(attempt.workUnitId, events);
+    attempts.patch(attempt.id, patch);
+    if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
-  });
+  };
 }
 
-function reportTruncation(context: Context, attempt: AttemptRow, size: number): void {
+function reportTruncation(context: Context, attempt: SpoolPosition, size: number): void {
   context.log.error(
     { attempt: attempt.id, size, offset: attempt.spoolOffset },
     'spool is shorter than what was read of it',
@@ -118,9 +125,9 @@ export function createIngest(
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
-    const attempt = context.store.attempts.get(attemptId);
+    const attempt = context.store.attempts.spoolPosition(attemptId);
     if (!attempt) return false;
-    const read = await readSpool(spool, attempt.spoolOffset);
+    const read = readSpool(spool, attempt.spoolOffset);
     if (read.size !== null && read.size < attempt.spoolOffset) {
       // Power loss took the end of the file. What is in the store stays; never from zero again.
       if (!truncationReported) reportTruncation(context, attempt, read.size);
@@ -131,13 +138,17 @@ export function createIngest(
     const chunk = last && atEnd ? passTorn(read) : read;
     if (chunk.lines.length === 0) return !atEnd;
     context.fault('spool_read');
-    const committed = commitChunk(context, attempt, chunk);
-    if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
+    const events = chunk.lines.map((line) => eventOf(line, attempt.id));
+    const work = chunkOf(context, attempt, chunk, events);
+    // While it lives others talk, too; its end is waited for.
+    const committed = last ? context.writer.commit(work) : await commitSoon(context, work);
+    if (committed) onCommitted(events);
     return !committed || !atEnd;
   };
 
   const run = async (last: boolean): Promise<void> => {
-    while (await step(last));
+    // Others have their turn between two chunks.
+    while (await step(last)) await nextTurn();
   };
   let waiting: Promise<void> | null = null;
   /** One run at a time; hints that come while one waits for its turn share it. */

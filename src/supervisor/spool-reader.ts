@@ -1,5 +1,5 @@
 /** Reads whole lines of a spool from an offset. Knows bytes and lines, no meaning. */
-import { open } from 'node:fs/promises';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import type { SpoolLine } from '../domain/spool.ts';
 import { spoolLineSchema } from '../domain/spool.ts';
 
@@ -56,22 +56,30 @@ function splitLines(buffer: Buffer, offset: number): { lines: ParsedLine[]; cons
   }
 }
 
+function openSpool(file: string): number | null {
+  try {
+    return openSync(file, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return null;
+  }
+}
+
 /**
  * Reads whole lines from `offset` on. A line without its LF waits for the rest; one
  * longer than a chunk cannot be the wrapper's and is passed over as corrupt.
+ *
+ * Synchronous: what was just written is in the page cache, and four trips to the thread
+ * pool for a few lines cost more than reading them.
  */
-export async function readSpool(file: string, offset: number): Promise<SpoolChunk> {
-  let handle: Awaited<ReturnType<typeof open>>;
+export function readSpool(file: string, offset: number): SpoolChunk {
+  const handle = openSpool(file);
+  if (handle === null) return { lines: [], nextOffset: offset, tornBytes: 0, size: null };
   try {
-    handle = await open(file, 'r');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    return { lines: [], nextOffset: offset, tornBytes: 0, size: null };
-  }
-  try {
-    const { size } = await handle.stat();
-    const buffer = Buffer.alloc(Math.max(0, Math.min(SPOOL_CHUNK_BYTES, size - offset)));
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, offset);
+    const { size } = fstatSync(handle);
+    const length = Math.max(0, Math.min(SPOOL_CHUNK_BYTES, size - offset));
+    const buffer = Buffer.allocUnsafe(length);
+    const bytesRead = readSync(handle, buffer, 0, length, offset);
     const { lines, consumed } = splitLines(buffer.subarray(0, bytesRead), offset);
     if (consumed === 0 && bytesRead === SPOOL_CHUNK_BYTES) {
       const giant: ParsedLine = {
@@ -84,6 +92,6 @@ export async function readSpool(file: string, offset: number): Promise<SpoolChun
     }
     return { lines, nextOffset: offset + consumed, tornBytes: bytesRead - consumed, size };
   } finally {
-    await handle.close();
+    closeSync(handle);
   }
 }
