@@ -7,8 +7,11 @@ import type { Entropy } from '../domain/ids.ts';
 import type { Context } from './context.ts';
 import type { Transaction, Writer } from './writer.ts';
 
-/** Commits of gathered work begin at least this far apart; what comes alone does not wait. */
-export const GATHER_MS = 10;
+/**
+ * After a commit the next one waits half as long as that took, so that requests are heard
+ * in between and a slow disk gathers more at once; never longer than this.
+ */
+const PAUSE_MAX_MS = 10;
 
 /** Runs in its turn within a transaction; tells its caller when that is over. */
 interface Gathered {
@@ -38,12 +41,19 @@ export function commitSoon<Result>(
 
 function createGatherer({ commit }: Writer, entropy: Entropy): CommitSoon {
   let waiting: Gathered[] = [];
-  let lastAt = -Infinity;
+  /** Not before this, monotonic. */
+  let notBefore = -Infinity;
 
   const flush = (): void => {
     const all = waiting;
     waiting = [];
-    lastAt = entropy.monotonic();
+    const began = entropy.monotonic();
+    run(all);
+    const now = entropy.monotonic();
+    notBefore = now + Math.min(PAUSE_MAX_MS, (now - began) / 2);
+  };
+
+  const run = (all: readonly Gathered[]): void => {
     try {
       commit((transaction) => {
         for (const one of all) one.run(transaction);
@@ -59,7 +69,10 @@ function createGatherer({ commit }: Writer, entropy: Entropy): CommitSoon {
     new Promise((resolve, reject) => {
       let result: Result;
       if (waiting.length === 0) {
-        setTimeout(flush, Math.max(0, lastAt + GATHER_MS - entropy.monotonic()));
+        const pause = notBefore - entropy.monotonic();
+        // Whoever else has news in this turn of the loop joins.
+        if (pause < 1) setImmediate(flush);
+        else setTimeout(flush, pause);
       }
       waiting.push({
         run: (transaction) => {
