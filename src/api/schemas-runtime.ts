@@ -9,7 +9,7 @@ import {
   SLOT_TYPES,
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
-import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
+import { MAKERS, RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
 import { eventViewSchema, liveSchema, page, runtimeViewSchema, whole } from './schemas.ts';
 
 const time = z.iso.datetime();
@@ -23,6 +23,9 @@ const activeFields = {
   status: z.enum(WORK_UNIT_STATUSES),
   ownerType: z.string(),
   ownerId: z.string(),
+  createdByActor: z.enum(MAKERS),
+  /** The client that asked for it, as it named itself. */
+  createdByClientId: z.string().nullable(),
   channelId: z.string().nullable(),
   runnerId: z.enum(RUNNERS),
   providerPresetId: z.string().nullable(),
@@ -42,6 +45,8 @@ const activeFields = {
   canCancel: z.boolean(),
   /** A stale one is first proved to run no more. */
   canRetry: z.boolean(),
+  /** It has an attempt whose unit can be looked at afresh. */
+  canReconcile: z.boolean(),
   live: liveSchema.nullable(),
 };
 

@@ -12,6 +12,7 @@ import { lastWordSchema } from '../domain/spool.ts';
 import {
   ACTORS,
   ATTEMPT_STATUSES,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
@@ -92,7 +93,7 @@ export const workUnitViewSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   createdAt: time,
   updatedAt: time,
   startedAt: time.nullable(),

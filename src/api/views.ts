@@ -2,7 +2,7 @@
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { StoredEvent } from '../store/event-slices.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
 import type { Explanation } from './schemas-explain.ts';
@@ -37,11 +37,19 @@ export function attemptView(row: AttemptRow): AttemptView {
 }
 
 export function workUnitView(
-  row: WorkUnitRow,
+  row: ListedWorkUnit | WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
 ): WorkUnitView {
-  const { request: _request, neverStartedCount: _count, lastSeq: _seq, ...shown } = row;
+  const {
+    request: _request,
+    neverStartedCount: _count,
+    lastSeq: _seq,
+    ...shown
+  } = {
+    request: null,
+    ...row,
+  };
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
   return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
 }

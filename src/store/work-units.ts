@@ -1,9 +1,9 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import type { Maker, WorkUnitStatus } from '../domain/work-unit.ts';
 import {
-  ACTORS,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
@@ -44,7 +44,7 @@ const rowSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   request: json(storedRequestSchema),
   timeoutPolicy: json(timeoutPolicySchema),
   cwd: z.string(),
@@ -62,6 +62,10 @@ const rowSchema = z.object({
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
 
+/** As lists have it: without the request, which holds the prompt and may have megabytes. */
+const listedSchema = rowSchema.omit({ request: true });
+export type ListedWorkUnit = z.output<typeof listedSchema>;
+
 const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ownerType,
   owner_id AS ownerId, channel_id AS channelId, task_id AS taskId, teammate_id AS teammateId,
   provider_preset_id AS providerPresetId, external_subject AS externalSubject, runner_id AS runnerId, idempotency_key AS idempotencyKey,
@@ -72,6 +76,8 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   error_code AS errorCode, error_message AS errorMessage`;
+
+const LISTED_COLUMNS = COLUMNS.replace('request_json AS request, ', '');
 
 /** What a new row needs; the rest has defaults or comes later. */
 export interface NewWorkUnit {
@@ -85,7 +91,7 @@ export interface NewWorkUnit {
   readonly idempotencyKey: string;
   readonly priority: number;
   readonly createdByClientId: string | null;
-  readonly createdByActor: string;
+  readonly createdByActor: Maker;
   readonly requestJson: string;
   readonly timeoutPolicyJson: string;
   readonly cwd: string;
@@ -151,13 +157,15 @@ function reads(db: Database, workspace: string) {
       AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
   const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, rowid LIMIT 1`);
-  const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
+  const active = db.prepare<[string]>(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);
   const bySubject = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND external_subject = ?
       AND status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY created_at, id`);
-  const list = db.prepare<Record<string, string | number | null>>(`SELECT ${COLUMNS} FROM work_units
+  const list = db.prepare<
+    Record<string, string | number | null>
+  >(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = @workspace
       AND (@beforeId IS NULL OR id < @beforeId)
       AND (@status IS NULL OR status = @status)
@@ -166,6 +174,8 @@ function reads(db: Database, workspace: string) {
   const one = (row: unknown): WorkUnitRow | null =>
     row === undefined ? null : rowSchema.parse(row);
   const many = (rows: readonly unknown[]): WorkUnitRow[] => rows.map((row) => rowSchema.parse(row));
+  const listed = (rows: readonly unknown[]): ListedWorkUnit[] =>
+    rows.map((row) => listedSchema.parse(row));
 
   return {
     get: (id: string): WorkUnitRow | null => one(byId.get(id)),
@@ -178,9 +188,9 @@ function reads(db: Database, workspace: string) {
     /** Live work about an external subject, oldest first. */
     listBySubject: (subject: string): WorkUnitRow[] => many(bySubject.all(workspace, subject)),
     /** All that is neither queued nor ended, oldest first. */
-    listActive: (): WorkUnitRow[] => many(active.all(workspace)),
-    list: ({ activeOnly, ...filter }: ListFilter): WorkUnitRow[] =>
-      many(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
+    listActive: (): ListedWorkUnit[] => listed(active.all(workspace)),
+    list: ({ activeOnly, ...filter }: ListFilter): ListedWorkUnit[] =>
+      listed(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
   };
 }
 

@@ -4,7 +4,14 @@ import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import { LANE, type Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { type Blocker, dropReservation, findBlocker, passOn, takeResources } from './admission.ts';
+import {
+  type Blocker,
+  dropReservation,
+  findBlocker,
+  hasStarved,
+  passOn,
+  takeResources,
+} from './admission.ts';
 import type { Context } from './context.ts';
 import type { Transaction } from './writer.ts';
 
@@ -64,8 +71,8 @@ export function makeAttempt(
     { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
   ]);
   takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
-  store.queue.clear(workUnit.id);
   dropReservation(context, workUnit.id);
+  store.queue.clear(workUnit.id);
   return { workUnit, attempt };
 }
 
@@ -77,7 +84,11 @@ function setAside(
   { waitFor, expiredLease, heldBy }: Blocker,
 ): readonly string[] {
   context.store.queue.block(candidate.id, waitFor, transaction.at);
-  if (waitFor.startsWith(LANE)) dropReservation(context, candidate.id);
+  // Slots are kept only for who waits for one.
+  const keepsNothing = waitFor.startsWith(LANE) || !waitFor.startsWith('slot ');
+  if (keepsNothing && hasStarved(context, candidate.id)) dropReservation(context, candidate.id);
+  // What is kept for another is of use only when that one is looked at.
+  if (heldBy !== null && waitFor.startsWith('slot ')) context.store.queue.wake(heldBy, waitFor);
   if (expiredLease === null || heldBy === null) return [];
   // A live owner is never robbed, however late: it is looked at, and renews or ends.
   context.store.resources.suspectLease(expiredLease);

@@ -6,16 +6,16 @@ import type { LiveState } from '../domain/attempt-files.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { Admission, SlotType } from '../domain/resources.ts';
-import type { Actor } from '../domain/work-unit.ts';
+import type { Actor, Maker } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { slotLimit } from './admission.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
 import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
+import { slotLimit } from './kept-slots.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
@@ -29,12 +29,12 @@ export interface Supervisor {
   start(): void;
   submit(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Submission;
   /** What {@link submit} would do; stores nothing. */
   preview(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Preview;
   /** With a key that was used for this very command before it changes nothing. */
   cancel(id: string, request: EndRequest, key?: string): WorkUnitRow;
