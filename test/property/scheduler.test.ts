@@ -355,7 +355,11 @@ describe('wake-ups that are easy to lose', () => {
 
 describe('channels', () => {
   const leases = [{ type: 'bound_path' as const, key: '/repo' }];
-  const put = (rig: QueueRig, status: 'active' | 'paused' | 'archived', maxConcurrentRuns = 1): void =>
+  const put = (
+    rig: QueueRig,
+    status: 'active' | 'paused' | 'archived',
+    maxConcurrentRuns = 1,
+  ): void =>
     rig.store.write(() => {
       const policy = { status, maxConcurrentRuns, onNewerSubject: 'queue' as const };
       rig.store.channels.put('lane', policy, new Date(rig.entropy.now()).toISOString());
