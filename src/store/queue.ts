@@ -22,6 +22,47 @@ export type Queue = ReturnType<typeof queueStatements>;
 const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
   AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now)`;
 
+/** Who waits between two scarce slots, and for them. */
+function starvation(db: Database, workspace: string) {
+  // Of the longest starving few: behind thousands of others no claim may cost more.
+  const starvingForSlot = db.prepare<Record<string, string>, { id: string }>(
+    `SELECT id FROM (SELECT id, blocked_since FROM work_units
+       WHERE workspace_id = @workspace AND status = 'queued'
+         AND blocked_since IS NOT NULL AND blocked_since < @before
+         AND (blocked_on IS NULL OR (blocked_on LIKE 'slot %' AND blocked_on NOT LIKE '${LANE}%'))
+       ORDER BY blocked_since, id LIMIT 100) AS starving
+     WHERE EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
+         AND form = 'slot' AND resource_type = @type AND resource_key = @key)
+       AND EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
+         AND form || ' ' || resource_type || ' ' || resource_key
+           IN (SELECT value FROM json_each(@scarce)))
+     ORDER BY blocked_since, id LIMIT 1`,
+  );
+  const isWaitedFor = db.prepare<Record<string, string>>(
+    `SELECT 1 FROM work_units
+     WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace LIMIT 1`,
+  );
+  const wake = db.prepare<[string, string]>(`UPDATE work_units
+    SET blocked_on = NULL, woken_by = ?
+    WHERE id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
+  return {
+    /** The unit that was set aside longest, before `before`, and needs this slot and a scarce one. */
+    starvingForSlot: (
+      before: string,
+      { type, key }: { type: string; key: string },
+      scarce: readonly string[],
+    ): string | null =>
+      starvingForSlot.get({ workspace, before, type, key, scarce: JSON.stringify(scarce) })?.id ??
+      null,
+    isWaitedFor: (resource: string): boolean =>
+      isWaitedFor.get({ workspace, resource }) !== undefined,
+    /** Lets this one be looked at again, because of `resource`. */
+    wake: (id: string, resource: string): void => {
+      wake.run(resource, id);
+    },
+  };
+}
+
 export function queueStatements(db: Database, workspace: string) {
   const best = db.prepare<Record<string, string>, Waiting>(
     `SELECT id, woken_by AS wokenBy ${READY} ORDER BY priority DESC, created_at, id LIMIT 1`,
@@ -71,32 +112,12 @@ export function queueStatements(db: Database, workspace: string) {
        AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
      ORDER BY blocked_since, id LIMIT 1`,
   );
-  // Of the longest starving few: behind thousands of others no claim may cost more.
-  const starvingForSlot = db.prepare<Record<string, string>, { id: string }>(
-    `SELECT id FROM (SELECT id, blocked_since FROM work_units
-       WHERE workspace_id = @workspace AND status = 'queued'
-         AND blocked_since IS NOT NULL AND blocked_since < @before
-         AND (blocked_on IS NULL OR (blocked_on LIKE 'slot %' AND blocked_on NOT LIKE '${LANE}%'))
-       ORDER BY blocked_since, id LIMIT 100) AS starving
-     WHERE EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
-         AND form = 'slot' AND resource_type = @type AND resource_key = @key)
-       AND EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
-         AND form || ' ' || resource_type || ' ' || resource_key
-           IN (SELECT value FROM json_each(@scarce)))
-     ORDER BY blocked_since, id LIMIT 1`,
-  );
-  const isWaitedFor = db.prepare<Record<string, string>>(
-    `SELECT 1 FROM work_units
-     WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace LIMIT 1`,
-  );
-  const wake = db.prepare<[string, string]>(`UPDATE work_units
-    SET blocked_on = NULL, woken_by = ?
-    WHERE id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
   const counts = db.prepare<[string], { queued: number; blocked: number }>(
     `SELECT count(*) AS queued, count(blocked_on) AS blocked
      FROM work_units WHERE workspace_id = ? AND status = 'queued'`,
   );
   return {
+    ...starvation(db, workspace),
     /** The next to look at, by priority, then age; null when none is ready. */
     best: (now: string): Waiting | null => best.get({ workspace, now }) ?? null,
     /** The same by age alone: taken now and then, so that nothing waits for ever behind priorities. */
@@ -129,20 +150,6 @@ export function queueStatements(db: Database, workspace: string) {
     waitingFor: (id: string) => waiting.get(id) ?? null,
     /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
     starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
-    /** The unit that was set aside longest, before `before`, and needs this slot and a scarce one. */
-    starvingForSlot: (
-      before: string,
-      { type, key }: { type: string; key: string },
-      scarce: readonly string[],
-    ): string | null =>
-      starvingForSlot.get({ workspace, before, type, key, scarce: JSON.stringify(scarce) })?.id ??
-      null,
-    isWaitedFor: (resource: string): boolean =>
-      isWaitedFor.get({ workspace, resource }) !== undefined,
-    /** Lets this one be looked at again, because of `resource`. */
-    wake: (id: string, resource: string): void => {
-      wake.run(resource, id);
-    },
     counts: (): { queued: number; blocked: number } =>
       counts.get(workspace) ?? { queued: 0, blocked: 0 },
   };

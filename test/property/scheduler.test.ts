@@ -376,12 +376,15 @@ describe('channels', () => {
     expect(rig.claimAll()).toEqual([id]);
   });
 
-  it.each(['paused', 'archived'] as const)('an %s channel takes no new work; row 078', (status) => {
-    const rig = fresh({});
-    put(rig, status);
-    expect(() => rig.submit({ channelId: 'lane' })).toThrow(`is ${status}`);
-    expect(rig.queued()).toEqual([]);
-  });
+  it.each(['paused', 'archived'] as const)(
+    'work for a channel that is %s is refused; row 078',
+    (status) => {
+      const rig = fresh({});
+      put(rig, status);
+      expect(() => rig.submit({ channelId: 'lane' })).toThrow(`is ${status}`);
+      expect(rig.queued()).toEqual([]);
+    },
+  );
 
   it('a paused channel keeps nothing free: others go on in the tree that its work waits for', () => {
     const rig = fresh({});
