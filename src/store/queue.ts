@@ -22,8 +22,14 @@ export type Queue = ReturnType<typeof queueStatements>;
 const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
   AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now)`;
 
-/** Who waits between two scarce slots, and for them. */
+/** Who has waited so long that something is kept free for it. */
 function starvation(db: Database, workspace: string) {
+  const starving = db.prepare<Record<string, string>, { id: string }>(
+    `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
+       AND blocked_since IS NOT NULL AND blocked_since < @before
+       AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
+     ORDER BY blocked_since, id LIMIT 1`,
+  );
   // Of the longest starving few: behind thousands of others no claim may cost more.
   const starvingForSlot = db.prepare<Record<string, string>, { id: string }>(
     `SELECT id FROM (SELECT id, blocked_since FROM work_units
@@ -46,6 +52,8 @@ function starvation(db: Database, workspace: string) {
     SET blocked_on = NULL, woken_by = ?
     WHERE id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
   return {
+    /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
+    starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
     /** The unit that was set aside longest, before `before`, and needs this slot and a scarce one. */
     starvingForSlot: (
       before: string,
@@ -106,12 +114,6 @@ export function queueStatements(db: Database, workspace: string) {
        woken_by AS wokenBy
      FROM work_units WHERE id = ?`,
   );
-  const starving = db.prepare<Record<string, string>, { id: string }>(
-    `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
-       AND blocked_since IS NOT NULL AND blocked_since < @before
-       AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
-     ORDER BY blocked_since, id LIMIT 1`,
-  );
   const counts = db.prepare<[string], { queued: number; blocked: number }>(
     `SELECT count(*) AS queued, count(blocked_on) AS blocked
      FROM work_units WHERE workspace_id = ? AND status = 'queued'`,
@@ -148,8 +150,6 @@ export function queueStatements(db: Database, workspace: string) {
     /** When the earliest delayed unit may start, null when none is delayed. */
     nextDue: (now: string): string | null => nextDue.get({ workspace, now })?.at ?? null,
     waitingFor: (id: string) => waiting.get(id) ?? null,
-    /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
-    starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
     counts: (): { queued: number; blocked: number } =>
       counts.get(workspace) ?? { queued: 0, blocked: 0 },
   };
