@@ -4,6 +4,7 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
 import type { ApiContext } from './api/context.ts';
+import { FramePages } from './api/frames.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener, SocketListener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
@@ -22,6 +23,7 @@ import type { Store } from './store/store.ts';
 import { openStore } from './store/store.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { createHint } from './supervisor/signal.ts';
+import { systemTimers } from './systemd/timers.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -82,6 +84,7 @@ class RunningDaemon implements Daemon {
     'The daemon is taking up what runs. Try again in a moment.',
   );
   #store: Store | null = null;
+  #pages: { readonly store: Store; readonly pages: FramePages } | null = null;
   #core: Core | null = null;
   #tcp: (Listener & { readonly port: number }) | null = null;
   #socket: SocketListener | null = null;
@@ -173,6 +176,15 @@ class RunningDaemon implements Daemon {
   /** Routes are made before there is anything behind them; the gate keeps requests out until then. */
   #lateContext(): ApiContext {
     const inside = (): Core => this.#inside();
+    const stallMs = this.#config.file.api.streamStallMs;
+    const pages = (): FramePages => {
+      // Another store is another run of pages: after a refusal it may be opened anew.
+      if (this.#pages?.store !== inside().store) {
+        const { store } = inside();
+        this.#pages = { store, pages: new FramePages(store) };
+      }
+      return this.#pages.pages;
+    };
     return {
       get store() {
         return inside().store;
@@ -185,6 +197,9 @@ class RunningDaemon implements Daemon {
       },
       get hub() {
         return inside().hub;
+      },
+      get streams() {
+        return { pages: pages(), stallMs, timers: systemTimers };
       },
       runtime: () => this.runtime(),
     };

@@ -34,6 +34,8 @@ export const configFileSchema = z
       .strictObject({
         /** TCP port on 127.0.0.1; 0 takes any free one, null opens none. */
         port: z.int().min(0).max(65535).nullable().default(5187),
+        /** A reader of a stream that takes nothing for this long is dismissed, milliseconds; it can resume. */
+        streamStallMs: z.int().min(1_000).max(3_600_000).default(60_000),
       })
       .prefault({}),
     pi: z

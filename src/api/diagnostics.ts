@@ -1,7 +1,7 @@
 /** The workspace as a person looks at it: what runs, what is stuck, who holds what. */
 import { START_BUDGET } from '../domain/start-budget.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { ListedWorkUnit } from '../store/work-units.ts';
 import { possible } from '../supervisor/explain.ts';
 import type { ApiContext } from './context.ts';
 import type {
@@ -39,7 +39,7 @@ function holdings(rows: readonly { attemptId: string; type: string; key: string 
 }
 
 interface Active {
-  readonly workUnit: WorkUnitRow;
+  readonly workUnit: ListedWorkUnit;
   readonly attempt: AttemptRow | null;
   readonly view: ActiveView;
 }
@@ -59,6 +59,8 @@ function activeWork(context: ApiContext): readonly Active[] {
       status: workUnit.status,
       ownerType: workUnit.ownerType,
       ownerId: workUnit.ownerId,
+      createdByActor: workUnit.createdByActor,
+      createdByClientId: workUnit.createdByClientId,
       channelId: workUnit.channelId,
       runnerId: workUnit.runnerId,
       providerPresetId: workUnit.providerPresetId,
@@ -74,6 +76,7 @@ function activeWork(context: ApiContext): readonly Active[] {
       leases: leases(activeAttemptId),
       slots: slots(activeAttemptId),
       ...possible(workUnit.status),
+      canReconcile: attempt !== null,
       live: activeAttemptId === null ? null : supervisor.live(activeAttemptId),
     };
     return { workUnit, attempt, view };

@@ -2,6 +2,7 @@
 import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { OutliveError } from '../domain/errors.ts';
 import type { ApiContext } from './context.ts';
+import { PAGE } from './frames.ts';
 import { findWorkUnit } from './lookup.ts';
 import { otherEpoch, unreplayable } from './replay.ts';
 import type { EventPage } from './schemas.ts';
@@ -33,7 +34,8 @@ export const eventRoutes: FastifyPluginCallbackZod<{
     {
       schema: {
         summary: 'Events of one work unit: a page, or a stream until its end',
-        description: 'With Accept: text/event-stream each frame has id = seq, event = type.',
+        description:
+          'With Accept: text/event-stream each frame has id = seq, event = type. A page ends early when its events are large.',
         params: workUnitParamsSchema,
         querystring: eventsQuerySchema,
         response: { 200: eventPageSchema },
@@ -57,10 +59,10 @@ export const eventRoutes: FastifyPluginCallbackZod<{
         );
         return undefined;
       }
-      const { limit } = request.query;
-      const rows = context.store.events.page(id, afterSeq, limit + 1);
-      const items = rows.slice(0, limit).map(eventView);
-      return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.seq) : null };
+      const bound = { rows: request.query.limit, bytes: PAGE.bytes };
+      const { events, more } = context.store.events.slice(id, afterSeq, bound);
+      const items = events.map(eventView);
+      return { items, nextCursor: more ? String(items.at(-1)?.seq) : null };
     },
   );
   done();

@@ -1,5 +1,7 @@
 /** What the API says of the workspace as a whole: diagnostics, resources, admission, reconcile. */
 import { z } from 'zod';
+import { EVENT_DOMAINS } from '../domain/events.ts';
+import { shortText } from '../domain/request.ts';
 import {
   ADMISSIONS,
   CHANNEL_STATUSES,
@@ -8,15 +10,15 @@ import {
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
 import { spendCeilingSchema } from '../domain/spend.ts';
-import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
+import { MAKERS, RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
 import {
   eventViewSchema,
   liveSchema,
   page,
   runtimeViewSchema,
   takeoverViewSchema,
+  whole,
 } from './schemas.ts';
-
 import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
@@ -30,6 +32,9 @@ const activeFields = {
   status: z.enum(WORK_UNIT_STATUSES),
   ownerType: z.string(),
   ownerId: z.string(),
+  createdByActor: z.enum(MAKERS),
+  /** The client that asked for it, as it named itself. */
+  createdByClientId: z.string().nullable(),
   channelId: z.string().nullable(),
   runnerId: z.enum(RUNNERS),
   providerPresetId: z.string().nullable(),
@@ -49,6 +54,8 @@ const activeFields = {
   canCancel: z.boolean(),
   /** A stale one is first proved to run no more. */
   canRetry: z.boolean(),
+  /** It has an attempt whose unit can be looked at afresh. */
+  canReconcile: z.boolean(),
   live: liveSchema.nullable(),
 };
 
@@ -173,7 +180,7 @@ export type ReconcileView = z.infer<typeof reconcileReportSchema>;
 export const nothingSchema = z.strictObject({}).nullish();
 
 export const attemptParamsSchema = z.strictObject({ id: z.string().min(1).max(128) });
-export const channelParamsSchema = z.strictObject({ id: z.string().min(1).max(256) });
+export const channelParamsSchema = z.strictObject({ id: shortText });
 
 /** Body of PUT /channels/:id. What is left out stays as it is; a new channel gets the defaults. */
 export const channelPolicySchema = z.strictObject({
@@ -202,10 +209,17 @@ export type ChannelView = z.infer<typeof channelViewSchema>;
 export const channelPageSchema = page(channelViewSchema);
 export type ChannelPage = z.infer<typeof channelPageSchema>;
 
-/** Query of GET /events. With Accept: text/event-stream it streams instead of paging. */
+const domainsSchema = z
+  .string()
+  .max(500)
+  .transform((text) => text.split(','))
+  .pipe(z.array(z.enum(EVENT_DOMAINS)).min(1));
+
+/** Query of GET /events. `domains` leaves the events of all others out. With Accept: text/event-stream it streams instead of paging. */
 export const workspaceEventsQuerySchema = z.strictObject({
-  afterPosition: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(1).max(5000).default(1000),
+  afterPosition: whole(0, Number.MAX_SAFE_INTEGER).default(0),
+  limit: whole(1, 5000).default(1000),
+  domains: domainsSchema.optional(),
 });
 
 /** What a replay covers: every event after `afterPosition` up to `upTo`, none left out. */

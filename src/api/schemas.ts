@@ -12,6 +12,7 @@ import { lastWordSchema } from '../domain/spool.ts';
 import {
   ACTORS,
   ATTEMPT_STATUSES,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
@@ -96,7 +97,7 @@ export const workUnitViewSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   createdAt: time,
   updatedAt: time,
   startedAt: time.nullable(),
@@ -142,7 +143,7 @@ export const eventPageSchema = page(eventViewSchema);
 export type EventPage = z.infer<typeof eventPageSchema>;
 
 /** A number in a query: digits only, where Number() would also take nothing, blanks and 0x1. */
-const whole = (min: number, max: number) =>
+export const whole = (min: number, max: number) =>
   z
     .string()
     .regex(/^\d{1,15}$/, 'must be a whole number')

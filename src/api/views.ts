@@ -1,8 +1,8 @@
 /** Rows of the store as the API shows them. */
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { EventRow } from '../store/events.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { StoredEvent } from '../store/event-slices.ts';
+import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
 import type { SpendState } from '../supervisor/spend-gate.ts';
 import { spendView } from './providers.ts';
@@ -39,7 +39,7 @@ export function attemptView(row: AttemptRow): AttemptView {
 }
 
 export function workUnitView(
-  row: WorkUnitRow,
+  row: ListedWorkUnit | WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
   spend: SpendState,
@@ -50,7 +50,10 @@ export function workUnitView(
     neverStartedAt: _since,
     lastSeq: _seq,
     ...shown
-  } = row;
+  } = {
+    request: null,
+    ...row,
+  };
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
   return {
     ...shown,
@@ -62,7 +65,7 @@ export function workUnitView(
   };
 }
 
-export function eventView(row: EventRow): EventView {
+export function eventView(row: StoredEvent): EventView {
   return {
     id: `${row.workUnitId}:${row.seq}`,
     workUnitId: row.workUnitId,
@@ -72,7 +75,7 @@ export function eventView(row: EventRow): EventView {
     ts: row.ts,
     type: row.type,
     actor: row.actor,
-    data: { ...row.data },
+    data: JSON.parse(row.data) as EventView['data'],
   };
 }
 

@@ -76,6 +76,11 @@ export const ERRORS = {
     exit: EXIT.failed,
     title: 'The events after this cursor cannot be replayed; load a snapshot',
   },
+  stream_stalled: {
+    status: 408,
+    exit: EXIT.failed,
+    title: 'The client of a stream took nothing for too long',
+  },
   // What outlive stands on.
   daemon_unreachable: { status: 503, exit: EXIT.unreachable, title: 'The daemon does not answer' },
   starting: { status: 503, exit: EXIT.unreachable, title: 'The daemon is starting' },

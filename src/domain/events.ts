@@ -73,6 +73,17 @@ export type SpoolEventType = (typeof SPOOL_EVENT_TYPES)[number];
 
 export const eventTypeSchema = z.enum(EVENT_TYPES);
 
+/** The domain of an event: what stands before the dot; words of the runner itself have none. */
+const domainOf = (type: EventType): string =>
+  type.includes('.') ? (type.split('.')[0] ?? '') : 'runner';
+
+/** Every domain there is. */
+export const EVENT_DOMAINS: readonly string[] = [...new Set(EVENT_TYPES.map(domainOf))];
+
+/** All types of these domains. */
+export const typesOfDomains = (domains: readonly string[]): EventType[] =>
+  EVENT_TYPES.filter((type) => domains.includes(domainOf(type)));
+
 /** Events after which nothing more happens to a work unit (unless somebody retries it). */
 export const TERMINAL_EVENT_TYPES: ReadonlySet<EventType> = new Set([
   'work_unit.succeeded',

@@ -12,7 +12,8 @@ const carried = (text: z.ZodString) =>
     (value) => !value.includes('\0') && value.isWellFormed(),
     'holds a NUL or half of a character',
   );
-const shortText = carried(z.string().min(1).max(256));
+/** A name or an id that somebody else gave. */
+export const shortText = carried(z.string().min(1).max(256));
 
 /** Largest prompt, in UTF-16 code units. */
 export const PROMPT_MAX = 4 * 1024 * 1024;

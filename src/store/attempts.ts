@@ -6,6 +6,7 @@ import { exitRecordSchema, managerInstanceSchema, startProblemSchema } from '../
 import { lastWordSchema, openedSchema } from '../domain/spool.ts';
 import type { AttemptStatus } from '../domain/work-unit.ts';
 import { ATTEMPT_STATUSES, RUNNERS } from '../domain/work-unit.ts';
+import { statementCache } from './statement-cache.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
   z
@@ -61,6 +62,15 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   decided_by_rule AS decidedByRule, created_at AS createdAt, started_at AS startedAt,
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage`;
+
+/** How far the spool of an attempt is in the store; read for every few lines of it. */
+export interface SpoolPosition {
+  readonly id: string;
+  readonly workUnitId: string;
+  readonly spoolOffset: number;
+  readonly spoolLines: number;
+  readonly lastWordSeen: boolean;
+}
 
 export interface NewAttempt {
   readonly id: string;
@@ -136,7 +146,24 @@ function bind(value: unknown): string | number | null {
 
 export type Attempts = ReturnType<typeof attemptStatements>;
 
+function spools(db: Database) {
+  const spool = db.prepare<[string], Omit<SpoolPosition, 'lastWordSeen'> & { seen: number }>(
+    `SELECT id, work_unit_id AS workUnitId, spool_offset AS spoolOffset,
+       spool_lines AS spoolLines, last_word_json IS NOT NULL AS seen
+     FROM work_unit_attempts WHERE id = ?`,
+  );
+  return {
+    spoolPosition: (id: string): SpoolPosition | null => {
+      const row = spool.get(id);
+      if (!row) return null;
+      const { seen, ...position } = row;
+      return { ...position, lastWordSeen: seen === 1 };
+    },
+  };
+}
+
 export function attemptStatements(db: Database, workspace: string) {
+  const prepared = statementCache(db);
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
     (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, provider_preset_id, status,
      unit, nonce, executor, created_at)
@@ -178,13 +205,14 @@ export function attemptStatements(db: Database, workspace: string) {
     if (sets.length === 0) return true;
     const values = Object.fromEntries(keys.map((key) => [key, bind(patch[key])]));
     const condition = from === null ? '' : ' AND status = @from';
-    const result = db
-      .prepare(`UPDATE work_unit_attempts SET ${sets.join(', ')} WHERE id = @id${condition}`)
-      .run({ ...values, id, ...(from === null ? {} : { from }), ...(to === null ? {} : { to }) });
+    const result = prepared(
+      `UPDATE work_unit_attempts SET ${sets.join(', ')} WHERE id = @id${condition}`,
+    ).run({ ...values, id, ...(from === null ? {} : { from }), ...(to === null ? {} : { to }) });
     return result.changes === 1;
   };
 
   return {
+    ...spools(db),
     insert: (row: NewAttempt): void => {
       insert.run(row);
     },

@@ -20,7 +20,7 @@ export interface EventRow extends NewEvent {
   readonly seq: number;
 }
 
-const rowSchema = z.object({
+export const eventRowSchema = z.object({
   position: z.int(),
   workUnitId: z.string(),
   attemptId: z.string().nullable(),
@@ -33,7 +33,7 @@ const rowSchema = z.object({
 
 const openToolSchema = z.object({ toolCallId: z.string(), ts: z.string() });
 
-const COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
+export const EVENT_COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
   actor, data_json AS data`;
 
 export type Events = ReturnType<typeof eventStatements>;
@@ -47,7 +47,7 @@ export function eventStatements(db: Database) {
      VALUES (?, ?, ?, ?, ?, ?, ?)`,
   );
   const page = db.prepare<[string, number, number]>(
-    `SELECT ${COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+    `SELECT ${EVENT_COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
   );
   const openTools = db.prepare<{ workUnitId: string; attemptId: string }>(
     `SELECT json_extract(data_json, '$.toolCallId') AS toolCallId, max(ts) AS ts
@@ -57,10 +57,6 @@ export function eventStatements(db: Database) {
   );
   const span = db.prepare<[string], { floor: number; last: number }>(
     'SELECT floor_seq AS floor, last_seq AS last FROM work_units WHERE id = ?',
-  );
-  const range = db.prepare<[number, number, number]>(
-    `SELECT ${COLUMNS} FROM runtime_events WHERE position > ? AND position <= ?
-     ORDER BY position LIMIT ?`,
   );
   const rangeCount = db.prepare<[number, number, number], { n: number }>(
     `SELECT count(*) AS n FROM (SELECT 1 FROM runtime_events
@@ -97,13 +93,10 @@ export function eventStatements(db: Database) {
     },
     /** Events after `afterSeq`, in order, at most `limit`. */
     page: (workUnitId: string, afterSeq: number, limit: number): EventRow[] =>
-      page.all(workUnitId, afterSeq, limit).map((row) => rowSchema.parse(row)),
+      page.all(workUnitId, afterSeq, limit).map((row) => eventRowSchema.parse(row)),
     /** Tool calls of an attempt that began and did not end, with the time they began. */
     openToolCalls: (workUnitId: string, attemptId: string): { toolCallId: string; ts: string }[] =>
       openTools.all({ workUnitId, attemptId }).map((row) => openToolSchema.parse(row)),
-    /** Events of the whole workspace in (after, upTo], in order, at most `limit`. */
-    range: (after: number, upTo: number, limit: number): EventRow[] =>
-      range.all(after, upTo, limit).map((row) => rowSchema.parse(row)),
     /** How many there are in (after, upTo]; does not count beyond `limit`. */
     rangeCount: (after: number, upTo: number, limit: number): number =>
       rangeCount.get(after, upTo, limit)?.n ?? 0,

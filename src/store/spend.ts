@@ -1,7 +1,13 @@
 /** Statements about what work has cost: by attempt, work unit, channel and day. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import { type Ceiling, NO_CEILING, NOTHING_SPENT, type Spend } from '../domain/spend.ts';
+import {
+  type Ceiling,
+  NO_CEILING,
+  NOTHING_SPENT,
+  type Spend,
+  spendCeilingSchema,
+} from '../domain/spend.ts';
 
 const spendSchema = z.object({ microUsd: z.int(), tokens: z.int(), unpricedTokens: z.int() });
 const ceilingSchema = z.object({ microUsd: z.int().nullable(), tokens: z.int().nullable() });
@@ -20,6 +26,12 @@ export function spendStatements(db: Database, workspace: string) {
   const ofAttempt = db.prepare<[string]>(
     `SELECT spent_micro_usd AS microUsd, spent_tokens AS tokens, 0 AS unpricedTokens
      FROM work_unit_attempts WHERE id = ?`,
+  );
+  // Looked for as text first: a prompt may be megabytes, and most work has no ceiling of its own.
+  const ownCeiling = db.prepare<[string], { ceiling: string | null }>(
+    `SELECT CASE WHEN instr(request_json, '"spendCeiling"') > 0
+       THEN json_extract(request_json, '$.spendCeiling') END AS ceiling
+     FROM work_units WHERE id = ?`,
   );
   const ofDay = db.prepare<[string, string]>(
     `SELECT ${SUMS} FROM spend_by_day WHERE workspace_id = ? AND day = ?`,
@@ -64,6 +76,11 @@ export function spendStatements(db: Database, workspace: string) {
     /** Of all its attempts together. */
     ofWorkUnit: (id: string): Spend => one(ofUnit.get(id)),
     ofAttempt: (id: string): Spend => one(ofAttempt.get(id)),
+    /** The ceiling that was asked for with the work itself. */
+    ownCeiling: (id: string): z.output<typeof spendCeilingSchema> => {
+      const text = ownCeiling.get(id)?.ceiling ?? null;
+      return text === null ? {} : spendCeilingSchema.parse(JSON.parse(text));
+    },
     /** `day` as dayOf() writes it. */
     ofDay: (day: string): Spend => one(ofDay.get(workspace, day)),
     ofChannel: (channelId: string, day: string): Spend =>

@@ -5,6 +5,7 @@ import { attemptStatements } from './attempts.ts';
 import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
+import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
@@ -23,7 +24,7 @@ export interface Store {
   readonly schemaVersion: number;
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
-  readonly events: Events;
+  readonly events: Events & EventSlices;
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
@@ -62,7 +63,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     schemaVersion,
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
-    events: speaking(eventStatements(db), file),
+    events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),

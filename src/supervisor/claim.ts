@@ -4,7 +4,14 @@ import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import { isGate, type Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { type Blocker, dropReservation, findBlocker, passOn, takeResources } from './admission.ts';
+import {
+  type Blocker,
+  dropReservation,
+  findBlocker,
+  hasStarved,
+  passOn,
+  takeResources,
+} from './admission.ts';
 import type { Context } from './context.ts';
 import { memoryGate } from './gates.ts';
 import { noteStart } from './provider-gate.ts';
@@ -67,11 +74,11 @@ export function makeAttempt(
     { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
   ]);
   takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
-  store.queue.clear(workUnit.id);
   if (runnerId === 'pi' && providerPresetId !== null) {
     noteStart(context, transaction, providerPresetId, id);
   }
   dropReservation(context, workUnit.id);
+  store.queue.clear(workUnit.id);
   return { workUnit, attempt };
 }
 
@@ -83,7 +90,11 @@ function setAside(
   { waitFor, expiredLease, heldBy }: Blocker,
 ): readonly string[] {
   context.store.queue.block(candidate.id, waitFor, transaction.at);
-  if (isGate(waitFor)) dropReservation(context, candidate.id);
+  // Slots are kept only for who waits for one.
+  const keepsNothing = isGate(waitFor) || !waitFor.startsWith('slot ');
+  if (keepsNothing && hasStarved(context, candidate.id)) dropReservation(context, candidate.id);
+  // What is kept for another is of use only when that one is looked at.
+  if (heldBy !== null && waitFor.startsWith('slot ')) context.store.queue.wake(heldBy, waitFor);
   if (expiredLease === null || heldBy === null) return [];
   // A live owner is never robbed, however late: it is looked at, and renews or ends.
   context.store.resources.suspectLease(expiredLease);

@@ -4,7 +4,7 @@ import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import { workUnitCell } from '../domain/states.ts';
-import { type Actor, TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import { type Maker, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
@@ -213,7 +213,7 @@ function imagined(context: Context, workUnit: WorkUnitRow) {
 export function preview(
   context: Context,
   input: StartWorkUnit,
-  options: { idempotencyKey?: string | undefined; actor: Actor },
+  options: { idempotencyKey?: string | undefined; actor: Maker },
 ): Preview {
   const { store, executor, writer } = context;
   const { externalSubject } = input;

@@ -2,14 +2,16 @@
  * Moves spool lines into the store, each exactly once: the events and the offset they
  * were read from change in one transaction, so it does not matter when we die.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
 import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
-import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
+import type { AttemptPatch, SpoolPosition } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { commitSoon } from './gather.ts';
 import { countSpend } from './spend-count.ts';
 import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
 import { readSpool } from './spool-reader.ts';
-import type { EventFields } from './writer.ts';
+import type { EventFields, Transaction } from './writer.ts';
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
@@ -54,36 +56,37 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
   };
 }
 
-/** Commits one chunk; false when somebody else moved the offset first (then nothing was written). */
-function commitChunk(
+/**
+ * What commits one chunk; false when somebody else moved the offset first (then nothing
+ * was written). To be run in a transaction.
+ */
+function chunkOf(
   context: Context,
-  seen: AttemptRow,
+  seen: SpoolPosition,
   chunk: SpoolChunk,
+  events: readonly EventFields[],
   isLive: boolean,
-): boolean {
-  return context.writer.commit((transaction) => {
-    const attempt = transaction.attempt(seen.id);
-    if (attempt.spoolOffset !== seen.spoolOffset) return false;
+): (transaction: Transaction) => boolean {
+  const { attempts, workUnits } = context.store;
+  return (transaction) => {
+    const attempt = attempts.spoolPosition(seen.id);
+    if (attempt?.spoolOffset !== seen.spoolOffset) return false;
     const patch: Mutable<AttemptPatch> = {
       spoolOffset: chunk.nextOffset,
       spoolLines: attempt.spoolLines + chunk.lines.length,
     };
     for (const line of chunk.lines) {
-      learn(patch, line, attempt.lastWord !== null || patch.lastWord !== undefined);
+      learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
-    transaction.append(
-      attempt.workUnitId,
-      chunk.lines.map((line) => eventOf(line, attempt.id)),
-    );
-    context.store.attempts.patch(attempt.id, patch);
+    transaction.append(attempt.workUnitId, events);
+    attempts.patch(attempt.id, patch);
     countSpend(context, transaction, attempt, chunk.lines, isLive);
-    if (patch.lastEventAt)
-      context.store.workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
+    if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
-  });
+  };
 }
 
-function reportTruncation(context: Context, attempt: AttemptRow, size: number): void {
+function reportTruncation(context: Context, attempt: SpoolPosition, size: number): void {
   context.log.error(
     { attempt: attempt.id, size, offset: attempt.spoolOffset },
     'spool is shorter than what was read of it',
@@ -101,7 +104,12 @@ function reportTruncation(context: Context, attempt: AttemptRow, size: number): 
 }
 
 /** Its lines stay where they are, for a daemon that knows the version. */
-function reportNewer(context: Context, attempt: AttemptRow, version: number, offset: number): void {
+function reportNewer(
+  context: Context,
+  attempt: SpoolPosition,
+  version: number,
+  offset: number,
+): void {
   const known = SPOOL_VERSION;
   context.log.error(
     { attempt: attempt.id, version, known, offset },
@@ -160,9 +168,9 @@ export function createIngest(
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
-    const attempt = context.store.attempts.get(attemptId);
+    const attempt = context.store.attempts.spoolPosition(attemptId);
     if (!attempt) return false;
-    const read = await readSpool(spool, attempt.spoolOffset);
+    const read = readSpool(spool, attempt.spoolOffset);
     if (read.size !== null && read.size < attempt.spoolOffset) {
       // Power loss took the end of the file. What is in the store stays; never from zero again.
       if (!truncationReported) reportTruncation(context, attempt, read.size);
@@ -178,13 +186,17 @@ export function createIngest(
       return false;
     }
     context.fault('spool_read');
-    const committed = commitChunk(context, attempt, chunk, !last);
-    if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
+    const events = chunk.lines.map((line) => eventOf(line, attempt.id));
+    const work = chunkOf(context, attempt, chunk, events, !last);
+    // While it lives others talk, too; its end is waited for.
+    const committed = last ? context.writer.commit(work) : await commitSoon(context, work);
+    if (committed) onCommitted(events);
     return !committed || !atEnd;
   };
 
   const run = async (last: boolean): Promise<void> => {
-    while (!stopped && (await step(last)));
+    // Others have their turn between two chunks.
+    while (!stopped && (await step(last))) await nextTurn();
   };
   let waiting: Promise<void> | null = null;
   /** One run at a time; hints that come while one waits for its turn share it. */

@@ -11,6 +11,8 @@ import { dayCeilingReached, unitCeilingReached } from './spend-gate.ts';
 import type { ParsedLine } from './spool-reader.ts';
 import type { Transaction } from './writer.ts';
 
+type Spender = Pick<AttemptRow, 'id' | 'workUnitId'>;
+
 const messageSchema = z.object({
   end: z.literal(true),
   stopReason: z.string(),
@@ -30,9 +32,9 @@ const isTelling = ({ type, data }: SpoolLine): boolean =>
 const ANSWERED: ReadonlySet<string> = new Set(['stop', 'toolUse', 'length']);
 
 /** Stops a run that goes on although a ceiling is reached. */
-function stopAtCeiling(context: Context, transaction: Transaction, attempt: AttemptRow): void {
+function stopAtCeiling(context: Context, transaction: Transaction, attempt: Spender): void {
   const workUnit = transaction.workUnit(attempt.workUnitId);
-  if (workUnit.activeAttemptId !== attempt.id || attempt.intent) return;
+  if (workUnit.activeAttemptId !== attempt.id || transaction.attempt(attempt.id).intent) return;
   if (workUnitCell(workUnit.status, 'budget_exceeded').kind !== 'move') return;
   const own = unitCeilingReached(context, workUnit);
   const reason = own ?? dayCeilingReached(context, workUnit.channelId)?.reason ?? null;
@@ -65,7 +67,7 @@ function beyondMessages(
 export function countSpend(
   context: Context,
   transaction: Transaction,
-  attempt: AttemptRow,
+  attempt: Spender,
   lines: readonly ParsedLine[],
   isLive: boolean,
 ): void {
@@ -101,7 +103,7 @@ export function countSpend(
 function settle(
   context: Context,
   transaction: Transaction,
-  attempt: AttemptRow,
+  attempt: Spender,
   counted: readonly Counted[],
   hasAnswer: boolean,
 ): void {

@@ -28,9 +28,14 @@ const today = ({ entropy, settings }: Context): string =>
   dayOf(entropy.now(), settings.policies.spend.timeZone);
 
 /** What a work unit spent, in all its attempts, of what it may. */
-export function spendOfUnit(context: Context, workUnit: WorkUnitRow): SpendState {
+export function spendOfUnit(
+  context: Context,
+  workUnit: Pick<WorkUnitRow, 'id' | 'kind'>,
+): SpendState {
   const { kinds } = context.settings.policies.spend;
-  const ceiling = ceilingOf(overriding(workUnit.request.spendCeiling, kinds[workUnit.kind] ?? {}));
+  const ceiling = ceilingOf(
+    overriding(context.store.spend.ownCeiling(workUnit.id), kinds[workUnit.kind] ?? {}),
+  );
   return stateOf(context.store.spend.ofWorkUnit(workUnit.id), ceiling);
 }
 

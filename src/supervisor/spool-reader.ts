@@ -1,5 +1,5 @@
 /** Reads whole lines of a spool from an offset. Knows bytes and lines, no meaning. */
-import { open } from 'node:fs/promises';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { type ReadLine, readLine } from '../domain/spool.ts';
 
 /** Read at most this much at once, so that one busy attempt does not hold the others up. */
@@ -63,23 +63,33 @@ function splitLines(buffer: Buffer, offset: number): Lines {
   }
 }
 
+function openSpool(file: string): number | null {
+  try {
+    return openSync(file, 'r');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return null;
+  }
+}
+
 /**
  * Reads whole lines from `offset` on. A line without its LF waits for the rest; one
  * longer than a chunk cannot be the wrapper's and is passed over as corrupt. Stops before a
  * line of a later major version: whoever understands it is to find it unread.
+ *
+ * Synchronous: what was just written is in the page cache, and four trips to the thread
+ * pool for a few lines cost more than reading them.
  */
-export async function readSpool(file: string, offset: number): Promise<SpoolChunk> {
-  let handle: Awaited<ReturnType<typeof open>>;
-  try {
-    handle = await open(file, 'r');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+export function readSpool(file: string, offset: number): SpoolChunk {
+  const handle = openSpool(file);
+  if (handle === null) {
     return { lines: [], nextOffset: offset, tornBytes: 0, size: null, newer: null };
   }
   try {
-    const { size } = await handle.stat();
-    const buffer = Buffer.alloc(Math.max(0, Math.min(SPOOL_CHUNK_BYTES, size - offset)));
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, offset);
+    const { size } = fstatSync(handle);
+    const length = Math.max(0, Math.min(SPOOL_CHUNK_BYTES, size - offset));
+    const buffer = Buffer.allocUnsafe(length);
+    const bytesRead = readSync(handle, buffer, 0, length, offset);
     const { lines, consumed, newer } = splitLines(buffer.subarray(0, bytesRead), offset);
     if (newer !== null) return { lines, nextOffset: offset + consumed, tornBytes: 0, size, newer };
     if (consumed === 0 && bytesRead === SPOOL_CHUNK_BYTES) {
@@ -94,6 +104,6 @@ export async function readSpool(file: string, offset: number): Promise<SpoolChun
     const tornBytes = bytesRead - consumed;
     return { lines, nextOffset: offset + consumed, tornBytes, size, newer };
   } finally {
-    await handle.close();
+    closeSync(handle);
   }
 }

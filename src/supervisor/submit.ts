@@ -5,7 +5,7 @@ import { canonicalJson } from '../domain/canonical-json.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { randomHandle, uuidv7 } from '../domain/ids.ts';
 import { type StartWorkUnit, startWorkUnitSchema } from '../domain/request.ts';
-import type { Actor, TimeoutPolicy } from '../domain/work-unit.ts';
+import type { Maker, TimeoutPolicy } from '../domain/work-unit.ts';
 import { defaultTimeouts, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { ChannelPolicy, ChannelRow } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -116,7 +116,7 @@ interface Stored {
   readonly request: string;
   readonly cwd: string;
   readonly policy: TimeoutPolicy;
-  readonly actor: Actor;
+  readonly actor: Maker;
 }
 
 /** The model that is named, else its preset's; null for the person's own default. */
@@ -230,7 +230,7 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
 export function submit(
   context: Context,
   input: StartWorkUnit,
-  options: { idempotencyKey?: string | undefined; actor: Actor },
+  options: { idempotencyKey?: string | undefined; actor: Maker },
 ): Submission {
   const { actor } = options;
   const key = options.idempotencyKey ?? input.idempotencyKey ?? uuidv7(context.entropy);

@@ -7,16 +7,16 @@ import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { Admission, SlotType } from '../domain/resources.ts';
 import type { Ceiling } from '../domain/spend.ts';
-import type { Actor } from '../domain/work-unit.ts';
+import type { Actor, Maker } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { slotLimit } from './admission.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
 import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
+import { slotLimit } from './kept-slots.ts';
 import { releaseLateStarts } from './late-starts.ts';
 import { type ProviderState, providerStates, resumeProvider } from './provider-gate.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
@@ -40,12 +40,12 @@ export interface Supervisor {
   start(): void;
   submit(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Submission;
   /** What {@link submit} would do; stores nothing. */
   preview(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Preview;
   /** With a key that was used for this very command before it changes nothing. */
   cancel(id: string, request: EndRequest, key?: string): WorkUnitRow;
@@ -69,7 +69,7 @@ export interface Supervisor {
   resumeProvider(name: string): void;
   /** What a work unit, a channel today, the workspace today have spent of what they may. */
   readonly spend: {
-    unit(workUnit: WorkUnitRow): SpendState;
+    unit(workUnit: Pick<WorkUnitRow, 'id' | 'kind'>): SpendState;
     channel(id: string): SpendState;
     day(): DaySpend;
   };

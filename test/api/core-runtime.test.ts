@@ -43,7 +43,12 @@ function run(rig: Rig, id: string): void {
 describe('diagnostics', () => {
   it('say what runs, what holds what and what waits for it', async () => {
     const rig = await bootApi();
-    const first = await start(rig.socket, { handle: 'first', exclusive: true, cwd: '/tmp' });
+    const first = await start(rig.socket, {
+      handle: 'first',
+      exclusive: true,
+      cwd: '/tmp',
+      createdByClientId: 'editor-7',
+    });
     const second = await start(rig.socket, { handle: 'second', exclusive: true, cwd: '/tmp' });
     run(rig, first.id);
     rig.store.workUnits.touchEvent(first.id, new Date().toISOString());
@@ -68,6 +73,9 @@ describe('diagnostics', () => {
         slots: ['runner command'],
         canCancel: true,
         canRetry: false,
+        canReconcile: true,
+        createdByClientId: 'editor-7',
+        createdByActor: 'user',
         unit: 'outlive-main-first-1.service',
       },
     ]);

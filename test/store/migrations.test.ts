@@ -5,10 +5,12 @@ import Database from 'better-sqlite3';
 import { afterEach, describe, expect, it } from 'vitest';
 import { migrate, readMigrations } from '../../src/store/migrate.ts';
 import { openDatabase } from '../../src/store/open.ts';
+import { resourceStatements } from '../../src/store/resources.ts';
 import {
   AT,
   cleanUp,
   open,
+  planOf,
   planOfNextQueued,
   raw,
   refusal,
@@ -220,6 +222,23 @@ describe('the schema', () => {
     expect(keys.map(({ table }) => table).sort()).toEqual(['work_unit_attempts', 'work_units']);
     expect(indexOf(db, 'idx_runtime_heartbeat_attempt')).toEqual(['attempt_id', 'ts']);
   });
+});
+
+it('row 161: slots are found by workspace, resource and status, and counted from that index alone', () => {
+  const directory = temporaryDirectory();
+  open(directory);
+  expect(indexOf(raw(directory), 'idx_slot_status')).toEqual([
+    'workspace_id',
+    'resource_type',
+    'resource_key',
+    'status',
+  ]);
+  const count = planOf(directory, (db) => {
+    resourceStatements(db, 'main').countSlots({ type: 'runner', key: 'pi' });
+  });
+  expect(count).toBe(
+    'SEARCH runtime_semaphore_slots USING COVERING INDEX idx_slot_status (workspace_id=? AND resource_type=? AND resource_key=? AND status=?)',
+  );
 });
 
 describe('a store that is not to be used', () => {

@@ -77,7 +77,11 @@ describe('the floors', () => {
     end(store, old);
     compact(store, old);
     expect(store.events.window()).toEqual({ floor: 6, last: 7 });
-    expect(store.events.range(0, 100, 100).map(({ position }) => position)).toEqual([1, 2, 5, 7]);
+    expect(
+      store.events
+        .rangeSlice(0, 100, { rows: 100, bytes: 1e6 }, null)
+        .events.map(({ position }) => position),
+    ).toEqual([1, 2, 5, 7]);
     expect(store.events.span(old)).toEqual({ floor: 3, last: 3 });
     expect(store.events.span(live)).toEqual({ floor: 0, last: 3 });
   });

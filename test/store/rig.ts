@@ -45,11 +45,7 @@ export function raw(directory: string): Database.Database {
   return db;
 }
 
-/** How SQLite carries out the statement that takes the next queued work unit, as the store has it. */
-export const planOfNextQueued = (directory: string): string =>
-  planOf(directory, (db) => void workUnitStatements(db, WORKSPACE).nextQueued());
-
-/** The same for the first statement that `work` runs. */
+/** How SQLite carries out the first statement that `work` runs. */
 export function planOf(directory: string, work: (db: Database.Database) => void): string {
   const statements: string[] = [];
   const db = new Database(path.join(directory, STORE_FILE), {
@@ -63,6 +59,12 @@ export function planOf(directory: string, work: (db: Database.Database) => void)
   const plan = db.prepare<[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all();
   return plan.map(({ detail }) => detail).join('\n');
 }
+
+/** The same of the statement that takes the next queued work unit. */
+export const planOfNextQueued = (directory: string): string =>
+  planOf(directory, (db) => {
+    workUnitStatements(db, WORKSPACE).nextQueued();
+  });
 
 let made = 0;
 

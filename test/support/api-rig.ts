@@ -11,6 +11,7 @@ import Database from 'better-sqlite3';
 import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
+import { FramePages } from '../../src/api/frames.ts';
 import type { RuntimeView } from '../../src/api/schemas.ts';
 import {
   type ApiLimits,
@@ -30,6 +31,7 @@ import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
+import { systemTimers, type Timers } from '../../src/systemd/timers.ts';
 import type { Target } from './api-http.ts';
 
 const nobody = (): Promise<never> => Promise.reject(new Error('nobody executes in these tests'));
@@ -166,6 +168,9 @@ function counter(file: string): Rig['counts'] {
     );
 }
 
+/** What the rig's daemon waits for a reader of a stream that takes nothing, milliseconds. */
+export const STALL_MS = 60_000;
+
 /** Boots the API on a unix socket and on TCP over one store. */
 export async function bootApi(
   limits: Partial<ApiLimits> = {},
@@ -173,6 +178,7 @@ export async function bootApi(
     policy: { maxAgeMs: null, budgetBytes: null },
     intervalMs: 3_600_000,
   },
+  timers: Timers = systemTimers,
 ): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
@@ -185,6 +191,7 @@ export async function bootApi(
     supervisor,
     maintenance: createMaintenance(inner, upkeep),
     hub: inner.hub,
+    streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
   };
   const options: ApiOptions = { log: silent, version: '0.1.0', context, gate: () => null, limits };

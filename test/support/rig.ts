@@ -14,6 +14,7 @@ import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/
 import { type Client, createClient } from '../../src/client/client.ts';
 import { type Config, loadConfig } from '../../src/config.ts';
 import { dropInDirectoryName, sliceName } from '../../src/domain/names.ts';
+import { DAEMON_NODE_FLAGS } from '../../src/layout.ts';
 import type { FaultPoint } from '../../src/supervisor/faults.ts';
 import { writePiLab } from './scripted-model/lab.ts';
 import { type ScriptedModel, startScriptedModel } from './scripted-model/server.ts';
@@ -153,7 +154,7 @@ export class Rig {
       ...options.env,
       ...(options.fault ? { OUTLIVE_FAULT: options.fault } : {}),
     };
-    const child = spawn(process.execPath, [path.join(ROOT, 'dist/main.js')], {
+    const child = spawn(process.execPath, [...DAEMON_NODE_FLAGS, path.join(ROOT, 'dist/main.js')], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -194,6 +194,21 @@ describe('followEvents', () => {
     expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
   });
 
+  it('goes on after its last event when it was dismissed for taking nothing', async () => {
+    const dismissed = broken.replace('control_plane_snapshot_required', 'stream_stalled');
+    const { client, daemon } = await serve((received, response) => {
+      const rest = aRun(4).slice(afterSeqOf(received));
+      const last = daemon.requests.length === 3;
+      stream(response, last ? rest : rest.slice(0, 1), { keepOpen: true });
+      response.end(last ? '' : dismissed);
+    });
+    const told: string[] = [];
+    const onConnection = (state: string): unknown => told.push(state);
+    expect(await collect(client.followEvents('issue42', { onConnection }))).toEqual(range(1, 4));
+    expect(daemon.requests.map(afterSeqOf)).toEqual([0, 1, 2]);
+    expect(told, 'the daemon was never away').toEqual([]);
+  });
+
   it('passes the problem on where reading again does not help', async () => {
     const { client, daemon } = await serve((_, response) =>
       response.writeHead(200, { 'content-type': 'text/event-stream' }).end(broken),

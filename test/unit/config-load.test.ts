@@ -52,7 +52,7 @@ describe('config.json', () => {
 
   it('is taken as it is', () => {
     const file = {
-      api: { port: null },
+      api: { port: null, streamStallMs: 5_000 },
       pi: { command: ['/opt/pi', '--x'], agentDir: '/srv/agent' },
       keyVariables: ['A_KEY'],
       passEnvironment: ['EDITOR'],

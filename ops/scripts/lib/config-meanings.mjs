@@ -1,6 +1,8 @@
 /** One line for each key of config.json: what the schema cannot say itself. */
 export const CONFIG_MEANINGS = {
   'api.port': 'TCP port of the API on 127.0.0.1; 0 takes any free one, null opens none',
+  'api.streamStallMs':
+    'milliseconds after which a reader of a stream that takes nothing is dismissed; it can resume',
   'pi.command': 'your own Pi: program and leading arguments; absent: the one outlive depends on',
   'pi.agentDir': 'an isolated agent directory; absent: your own, `~/.pi/agent`',
   keyVariables: 'names of variables that hold keys; their values reach Pi only, as credentials',
