@@ -162,6 +162,28 @@ function spools(db: Database) {
   };
 }
 
+/** Heartbeats: one row per attempt and source, renewed in place. */
+function heartbeats(db: Database) {
+  const heartbeat = db.prepare<Record<string, string | null>>(`INSERT INTO runtime_heartbeats
+    (id, work_unit_id, attempt_id, runtime_instance_id, ts, source, detail_json)
+    VALUES (@id, @workUnitId, @attemptId, @runtimeInstanceId, @ts, @source, @detail)
+    ON CONFLICT (attempt_id, source) DO UPDATE SET
+      ts = excluded.ts, runtime_instance_id = excluded.runtime_instance_id, detail_json = excluded.detail_json`);
+  return {
+    heartbeat: (row: {
+      id: string;
+      workUnitId: string;
+      attemptId: string;
+      runtimeInstanceId: string;
+      ts: string;
+      source: string;
+      detail: string | null;
+    }): void => {
+      heartbeat.run(row);
+    },
+  };
+}
+
 export function attemptStatements(db: Database, workspace: string) {
   const prepared = statementCache(db);
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
@@ -183,11 +205,6 @@ export function attemptStatements(db: Database, workspace: string) {
   const counter = db.prepare<[string, string], { last: number }>(`INSERT INTO unit_counters
     (workspace_id, handle, last) VALUES (?, ?, 1)
     ON CONFLICT (workspace_id, handle) DO UPDATE SET last = last + 1 RETURNING last`);
-  const heartbeat = db.prepare<Record<string, string | null>>(`INSERT INTO runtime_heartbeats
-    (id, work_unit_id, attempt_id, runtime_instance_id, ts, source, detail_json)
-    VALUES (@id, @workUnitId, @attemptId, @runtimeInstanceId, @ts, @source, @detail)
-    ON CONFLICT (attempt_id, source) DO UPDATE SET
-      ts = excluded.ts, runtime_instance_id = excluded.runtime_instance_id, detail_json = excluded.detail_json`);
   const one = (row: unknown): AttemptRow | null =>
     row === undefined ? null : rowSchema.parse(row);
 
@@ -237,16 +254,6 @@ export function attemptStatements(db: Database, workspace: string) {
     },
     /** The next counter of a handle: 1, 2, 3, … and never one again. */
     nextCounter: (handle: string): number => counter.get(workspace, handle)?.last ?? 1,
-    heartbeat: (row: {
-      id: string;
-      workUnitId: string;
-      attemptId: string;
-      runtimeInstanceId: string;
-      ts: string;
-      source: string;
-      detail: string | null;
-    }): void => {
-      heartbeat.run(row);
-    },
+    ...heartbeats(db),
   };
 }

@@ -17,6 +17,27 @@ export type Spending = ReturnType<typeof spendStatements>;
 const SUMS = `coalesce(sum(micro_usd), 0) AS microUsd, coalesce(sum(tokens), 0) AS tokens,
   coalesce(sum(unpriced_tokens), 0) AS unpricedTokens`;
 
+/** Queued work that waits for a ceiling to be raised or a day to end. */
+function waitingForMoney(db: Database, workspace: string) {
+  const waiting = db.prepare<[string], { n: number }>(
+    `SELECT count(*) AS n FROM work_units
+     WHERE workspace_id = ? AND status = 'queued'
+       AND blocked_on >= 'spend ' AND blocked_on < 'spend!'`,
+  );
+  const wake = db.prepare<[string]>(
+    `UPDATE work_units SET blocked_on = NULL, woken_by = NULL
+     WHERE workspace_id = ? AND status = 'queued'
+       AND blocked_on >= 'spend ' AND blocked_on < 'spend!'`,
+  );
+  return {
+    /** True when queued work waits for money. */
+    isWaitedFor: (): boolean => (waiting.get(workspace)?.n ?? 0) > 0,
+    wakeWaiting: (): void => {
+      wake.run(workspace);
+    },
+  };
+}
+
 /** All statements of one workspace. */
 export function spendStatements(db: Database, workspace: string) {
   const ofUnit = db.prepare<[string]>(
@@ -61,16 +82,6 @@ export function spendStatements(db: Database, workspace: string) {
   const setCeiling = db.prepare<[number | null, number | null, string, string]>(
     'UPDATE channels SET day_micro_usd = ?, day_tokens = ? WHERE workspace_id = ? AND id = ?',
   );
-  const waiting = db.prepare<[string], { n: number }>(
-    `SELECT count(*) AS n FROM work_units
-     WHERE workspace_id = ? AND status = 'queued'
-       AND blocked_on >= 'spend ' AND blocked_on < 'spend!'`,
-  );
-  const wake = db.prepare<[string]>(
-    `UPDATE work_units SET blocked_on = NULL, woken_by = NULL
-     WHERE workspace_id = ? AND status = 'queued'
-       AND blocked_on >= 'spend ' AND blocked_on < 'spend!'`,
-  );
   const one = (row: unknown): Spend => (row === undefined ? NOTHING_SPENT : spendSchema.parse(row));
   return {
     /** Of all its attempts together. */
@@ -102,10 +113,6 @@ export function spendStatements(db: Database, workspace: string) {
     setChannelCeiling: (channelId: string, { microUsd, tokens }: Ceiling): void => {
       setCeiling.run(microUsd, tokens, workspace, channelId);
     },
-    /** True when queued work waits for money. */
-    isWaitedFor: (): boolean => (waiting.get(workspace)?.n ?? 0) > 0,
-    wakeWaiting: (): void => {
-      wake.run(workspace);
-    },
+    ...waitingForMoney(db, workspace),
   };
 }

@@ -39,7 +39,7 @@ const nonceOf = (run: string): string =>
   (JSON.parse(text(`${run}/claim`)) as { nonce: string }).nonce;
 
 async function linesOf(run: string) {
-  const { lines, tornBytes, newer } = await readSpool(path.join(V1, run, 'events.jsonl'), 0);
+  const { lines, tornBytes, newer } = readSpool(path.join(V1, run, 'events.jsonl'), 0);
   expect([tornBytes, newer]).toEqual([0, null]);
   const isLine = (parsed: ParsedLine) => (parsed.kind === 'line' ? [parsed.line] : []);
   const known = lines.flatMap(isLine);

@@ -78,10 +78,10 @@ describe('a spool that goes on in a later version', () => {
     const spool = path.join(temporaryDirectory(), 'events.jsonl');
     const first = `${JSON.stringify(LINE)}\n`;
     writeFileSync(spool, `${first}${JSON.stringify({ v: NEXT })}\n`);
-    const { lines, nextOffset, newer } = await readSpool(spool, 0);
+    const { lines, nextOffset, newer } = readSpool(spool, 0);
     expect([lines.length, nextOffset, newer]).toEqual([1, first.length, NEXT]);
     appendFileSync(spool, first);
-    const again = await readSpool(spool, nextOffset);
+    const again = readSpool(spool, nextOffset);
     expect([again.lines.length, again.nextOffset, again.newer]).toEqual([0, first.length, NEXT]);
   });
 });
