@@ -10,8 +10,20 @@ import path from 'node:path';
 import { z } from 'zod';
 import { OutliveError } from './domain/errors.ts';
 import { workspaceSchema } from './domain/names.ts';
+import { breakerPolicySchema } from './domain/provider-health.ts';
+import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
+import { spendCeilingSchema } from './domain/spend.ts';
+import { WORK_UNIT_KINDS } from './domain/work-unit.ts';
 
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variable name');
+
+function isTimeZone(name: string): boolean {
+  try {
+    return Intl.DateTimeFormat('en-US', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
 
 const slots = z.int().min(1).max(10_000);
 
@@ -22,6 +34,8 @@ export const configFileSchema = z
       .strictObject({
         /** TCP port on 127.0.0.1; 0 takes any free one, null opens none. */
         port: z.int().min(0).max(65535).nullable().default(5187),
+        /** A reader of a stream that takes nothing for this long is dismissed, milliseconds; it can resume. */
+        streamStallMs: z.int().min(1_000).max(3_600_000).default(60_000),
       })
       .prefault({}),
     pi: z
@@ -44,6 +58,53 @@ export const configFileSchema = z
         runner: z.record(z.string(), slots).default({ pi: 8, command: 32 }),
         provider: z.record(z.string(), slots).default({}),
         media_provider: z.record(z.string(), slots).default({}),
+      })
+      .prefault({}),
+    /** What is kept of ended work, and how often that is looked at. */
+    retention: z
+      .strictObject({
+        /** Days after its end; null keeps it for ever. */
+        days: z.number().min(0.01).max(36_500).nullable().default(30),
+        /** For store, spools, sessions and exit records together; null for any number. */
+        diskBudgetBytes: z.int().min(1_048_576).nullable().default(5_368_709_120),
+        intervalMinutes: z.int().min(1).max(10_080).default(60),
+      })
+      .prefault({}),
+    /** Providers with a model, each under a name of its own. */
+    presets: z
+      .record(
+        z.string().min(1).max(256),
+        z.strictObject({
+          provider: z.string().min(1).max(256),
+          model: z.string().min(1).max(256),
+          maxParallel: slots.optional(),
+        }),
+      )
+      .default({}),
+    providerRetry: z
+      .strictObject({
+        maxAttempts: providerRetrySchema.shape.maxAttempts.default(
+          DEFAULT_PROVIDER_RETRY.maxAttempts,
+        ),
+        maxDelayMs: providerRetrySchema.shape.maxDelayMs.default(DEFAULT_PROVIDER_RETRY.maxDelayMs),
+      })
+      .prefault({}),
+    breaker: breakerPolicySchema.prefault({}),
+    spend: z
+      .strictObject({
+        /** Whose midnight ends a day; the daemon's own when absent. */
+        timeZone: z
+          .string()
+          .refine(isTimeZone, 'is not a time zone such as "Europe/Berlin"')
+          .optional(),
+        day: spendCeilingSchema.prefault({}),
+        kinds: z.partialRecord(z.enum(WORK_UNIT_KINDS), spendCeilingSchema).default({}),
+      })
+      .prefault({}),
+    admission: z
+      .strictObject({
+        /** Bytes; nothing is started while less is free. */
+        minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
     /** Bytes kept of a runner's stdout and stderr, half head and half tail. */

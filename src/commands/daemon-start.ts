@@ -6,6 +6,7 @@ import type { RuntimeView } from '../api/schemas.ts';
 import { unreachableReason } from '../client/transport.ts';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { daemonUnitName } from '../domain/names.ts';
+import { DAEMON_NODE_FLAGS } from '../layout.ts';
 import { daemonEnvironment, writeCredentials } from './daemon-environment.ts';
 import {
   type DaemonContext,
@@ -50,7 +51,7 @@ async function startUnit(context: DaemonContext, host: UnitHost): Promise<number
   try {
     state = await host.start({
       workspace: config.workspace,
-      argv: [process.execPath, main, '--workspace', config.workspace],
+      argv: [process.execPath, ...DAEMON_NODE_FLAGS, main, '--workspace', config.workspace],
       environment: daemonEnvironment(config, env),
       credentials: files.credentials,
       umask: process.umask(),

@@ -78,6 +78,13 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--cwd <dir>', 'the work tree (default: the current directory)')
     .option('--model <provider/model>', "the model (default: the person's own)")
     .option('--hard-timeout <duration>', 'end it after this long, as 90m or 1h30m (default: 60m)')
+    .option('--preset <name>', 'a provider and model by their name in config.json')
+    .option('--max-cost <usd>', 'stop it when all its attempts cost this much, as 2.50')
+    .option('--max-tokens <number>', 'stop it at so many tokens, as 200000, 200k or 1.5m')
+    .option(
+      '--provider-attempts <number>',
+      'how many attempts its provider may fail (default: 5, 1 tries nothing again)',
+    )
     .option('--idempotency-key <key>', 'a second run with the same key is the first one')
     .option('--prompt-file <file>', 'read the prompt from a file, "-" is stdin')
     .option('--priority <number>', 'higher is claimed earlier (default: 0)')

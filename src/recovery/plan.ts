@@ -5,6 +5,7 @@
  */
 import { parseUnitName } from '../domain/names.ts';
 import type { UnitFacts } from '../executor/port.ts';
+import { isDead } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 
@@ -40,9 +41,6 @@ export type RecoveryAction =
   | { readonly kind: 'settle_work'; readonly work: Work }
   /** A unit of our prefix that no attempt accounts for: told, not touched. */
   | { readonly kind: 'report_foreign'; readonly unit: string; readonly nonce: string | null };
-
-const isDead = ({ state, jobPending }: UnitFacts & { jobPending?: boolean }): boolean =>
-  (state === 'inactive' || state === 'failed') && jobPending !== true;
 
 /** One action for every attempt that is not over and not watched. */
 function forAttempts({ attempts, units, watched }: RecoveryView): RecoveryAction[] {

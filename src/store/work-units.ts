@@ -1,16 +1,19 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
+import { providerRetrySchema } from '../domain/provider-retry.ts';
 import type { ResumeNote } from '../domain/resume.ts';
 import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
-import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
+import type { Maker, WorkUnitStatus } from '../domain/work-unit.ts';
 import {
-  ACTORS,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
   WORK_UNIT_STATUSES,
 } from '../domain/work-unit.ts';
+import { statementCache } from './statement-cache.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
   z
@@ -24,6 +27,8 @@ export const storedRequestSchema = z.looseObject({
   prompt: z.string().optional(),
   argv: z.array(z.string()).optional(),
   onLost: z.enum(LOST_POLICIES).optional(),
+  providerRetry: providerRetrySchema.partial().optional(),
+  spendCeiling: spendCeilingSchema.optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 
@@ -46,12 +51,13 @@ const rowSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   request: json(storedRequestSchema),
   timeoutPolicy: json(timeoutPolicySchema),
   cwd: z.string(),
   model: z.string().nullable(),
   neverStartedCount: z.int(),
+  neverStartedAt: z.string().nullable(),
   lastSeq: z.int(),
   createdAt: z.string(),
   updatedAt: z.string(),
@@ -66,16 +72,22 @@ const rowSchema = z.object({
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
 
+/** As lists have it: without the request, which holds the prompt and may have megabytes. */
+const listedSchema = rowSchema.omit({ request: true });
+export type ListedWorkUnit = z.output<typeof listedSchema>;
+
 const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ownerType,
   owner_id AS ownerId, channel_id AS channelId, task_id AS taskId, teammate_id AS teammateId,
   provider_preset_id AS providerPresetId, external_subject AS externalSubject, runner_id AS runnerId, idempotency_key AS idempotencyKey,
   status, priority, attempt_count AS attemptCount, active_attempt_id AS activeAttemptId,
   created_by_client_id AS createdByClientId, created_by_actor AS createdByActor,
   request_json AS request, timeout_policy_json AS timeoutPolicy, cwd, model,
-  never_started_count AS neverStartedCount, last_seq AS lastSeq, created_at AS createdAt,
+  never_started_count AS neverStartedCount, never_started_at AS neverStartedAt, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   error_code AS errorCode, error_message AS errorMessage, resume_json AS resume`;
+
+const LISTED_COLUMNS = COLUMNS.replace('request_json AS request, ', '');
 
 /** What a new row needs; the rest has defaults or comes later. */
 export interface NewWorkUnit {
@@ -89,7 +101,7 @@ export interface NewWorkUnit {
   readonly idempotencyKey: string;
   readonly priority: number;
   readonly createdByClientId: string | null;
-  readonly createdByActor: string;
+  readonly createdByActor: Maker;
   readonly requestJson: string;
   readonly timeoutPolicyJson: string;
   readonly cwd: string;
@@ -116,6 +128,7 @@ export interface WorkUnitPatch {
   readonly activeAttemptId?: string | null;
   readonly attemptCount?: number;
   readonly neverStartedCount?: number;
+  readonly neverStartedAt?: string;
   readonly startedAt?: string;
   readonly endedAt?: string | null;
   readonly errorCode?: string | null;
@@ -127,6 +140,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
   activeAttemptId: 'active_attempt_id',
   attemptCount: 'attempt_count',
   neverStartedCount: 'never_started_count',
+  neverStartedAt: 'never_started_at',
   startedAt: 'started_at',
   endedAt: 'ended_at',
   errorCode: 'error_code',
@@ -146,6 +160,9 @@ export type WorkUnits = ReturnType<typeof workUnitStatements>;
 
 function reads(db: Database, workspace: string) {
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units WHERE id = ?`);
+  const statusOf = db.prepare<[string], { status: WorkUnitStatus }>(
+    'SELECT status FROM work_units WHERE id = ?',
+  );
   const byHandle = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND handle = ?
     ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, id DESC LIMIT 1`);
@@ -154,13 +171,15 @@ function reads(db: Database, workspace: string) {
       AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
   const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, rowid LIMIT 1`);
-  const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
+  const active = db.prepare<[string]>(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);
   const bySubject = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND external_subject = ?
       AND status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY created_at, id`);
-  const list = db.prepare<Record<string, string | number | null>>(`SELECT ${COLUMNS} FROM work_units
+  const list = db.prepare<
+    Record<string, string | number | null>
+  >(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = @workspace
       AND (@beforeId IS NULL OR id < @beforeId)
       AND (@status IS NULL OR status = @status)
@@ -169,9 +188,12 @@ function reads(db: Database, workspace: string) {
   const one = (row: unknown): WorkUnitRow | null =>
     row === undefined ? null : rowSchema.parse(row);
   const many = (rows: readonly unknown[]): WorkUnitRow[] => rows.map((row) => rowSchema.parse(row));
+  const listed = (rows: readonly unknown[]): ListedWorkUnit[] =>
+    rows.map((row) => listedSchema.parse(row));
 
   return {
     get: (id: string): WorkUnitRow | null => one(byId.get(id)),
+    statusOf: (id: string): WorkUnitStatus | null => statusOf.get(id)?.status ?? null,
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
@@ -180,15 +202,15 @@ function reads(db: Database, workspace: string) {
     /** Live work about an external subject, oldest first. */
     listBySubject: (subject: string): WorkUnitRow[] => many(bySubject.all(workspace, subject)),
     /** All that is neither queued nor ended, oldest first. */
-    listActive: (): WorkUnitRow[] => many(active.all(workspace)),
-    list: ({ activeOnly, ...filter }: ListFilter): WorkUnitRow[] =>
-      many(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
+    listActive: (): ListedWorkUnit[] => listed(active.all(workspace)),
+    list: ({ activeOnly, ...filter }: ListFilter): ListedWorkUnit[] =>
+      listed(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
   };
 }
 
 /** Compare-and-set: only the row that is still in `from` under `activeAttemptId`. */
 function move(
-  db: Database,
+  prepared: ReturnType<typeof statementCache>,
   expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
   to: WorkUnitStatus,
   patch: WorkUnitPatch,
@@ -198,27 +220,30 @@ function move(
     (key) => patch[key] !== undefined,
   );
   const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
-  const result = db
-    .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
-      WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
-    .run({
-      ...bound(patch),
-      to,
-      at,
-      id: expected.id,
-      from: expected.status,
-      expectedAttempt: expected.activeAttemptId,
-    });
+  const result = prepared(`UPDATE work_units SET status = @to, updated_at = @at${sets}
+    WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`).run({
+    ...bound(patch),
+    to,
+    at,
+    id: expected.id,
+    from: expected.status,
+    expectedAttempt: expected.activeAttemptId,
+  });
   return result.changes === 1;
 }
 
 /** Sets columns that are no transition. */
-function patchRow(db: Database, id: string, patch: WorkUnitPatch, at: string): void {
+function patchRow(
+  prepared: ReturnType<typeof statementCache>,
+  id: string,
+  patch: WorkUnitPatch,
+  at: string,
+): void {
   const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
     (key) => patch[key] !== undefined,
   );
   const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
-  db.prepare(`UPDATE work_units SET updated_at = @at${sets} WHERE id = @id`).run({
+  prepared(`UPDATE work_units SET updated_at = @at${sets} WHERE id = @id`).run({
     ...bound(patch),
     at,
     id,
@@ -232,6 +257,7 @@ const bound = ({ resume, ...plain }: WorkUnitPatch): Record<string, string | num
 });
 
 function writes(db: Database) {
+  const prepared = statementCache(db);
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
     (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
      priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
@@ -257,8 +283,9 @@ function writes(db: Database) {
       to: WorkUnitStatus,
       patch: WorkUnitPatch,
       at: string,
-    ): boolean => move(db, expected, to, patch, at),
-    patch: (id: string, patch: WorkUnitPatch, at: string): void => patchRow(db, id, patch, at),
+    ): boolean => move(prepared, expected, to, patch, at),
+    patch: (id: string, patch: WorkUnitPatch, at: string): void =>
+      patchRow(prepared, id, patch, at),
     touchEvent: (id: string, at: string): void => {
       touchEvent.run(at, id);
     },

@@ -4,10 +4,11 @@ import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs
 import path from 'node:path';
 import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
-import { continuationPrompt } from '../domain/resume.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context, Settings } from './context.ts';
+import { continuationOf } from './continuation.ts';
+import { spendOfUnit } from './spend-gate.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -67,10 +68,6 @@ async function writeDurably(file: string, content: string): Promise<void> {
   await syncDirectory(path.dirname(file));
 }
 
-/** A conversation that holds the task already is gone on with, not begun again. */
-const promptOf = ({ request, resume }: WorkUnitRow): string =>
-  resume?.conversation ? continuationPrompt(resume) : (request.prompt ?? '');
-
 function launchFile(
   context: Context,
   workUnit: WorkUnitRow,
@@ -95,7 +92,8 @@ function launchFile(
           kind: 'pi',
           command: settings.piCommand,
           sessionFile: paths.sessionFile,
-          prompt: promptOf(workUnit),
+          prompt: request.prompt ?? '',
+          continuation: continuationOf(context, workUnit, attempt),
           model: workUnit.model,
         }
       : { kind: 'command', argv: request.argv ?? [] },
@@ -108,6 +106,7 @@ function launchFile(
     },
     credentialVariables: isPi ? Object.keys(settings.keys) : [],
     timeouts: workUnit.timeoutPolicy,
+    ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
@@ -146,7 +145,7 @@ async function writeCredentials(
   }
 }
 
-/** systemd has copied them by the time the start is answered; they must not lie about. */
+/** systemd has its copy once the main process is executed; ours must not lie about. */
 export async function removeCredentials(paths: AttemptPaths): Promise<void> {
   await rm(paths.credentials, { recursive: true, force: true });
 }

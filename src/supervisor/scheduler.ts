@@ -2,6 +2,7 @@
 import type { AttemptRow } from '../store/attempts.ts';
 import { type Claim, createClaimer } from './claim.ts';
 import type { Context } from './context.ts';
+import { createGates } from './gates.ts';
 import { launch } from './launch.ts';
 import { createHint } from './signal.ts';
 
@@ -31,6 +32,7 @@ export function createScheduler(
   onSuspect: (workUnitId: string) => void,
 ): Scheduler {
   const claimNext = createClaimer(context);
+  const gates = createGates(context);
   const launches = new Map<string, Promise<void>>();
   const hint = createHint();
   let closing = false;
@@ -69,8 +71,10 @@ export function createScheduler(
   const run = async (): Promise<void> => {
     while (!closing) {
       try {
+        gates.tend();
         fill();
-        await hint.wait(untilDue());
+        // After the look: what it set aside may wait for a gate that opens with time.
+        await hint.wait(Math.min(untilDue(), gates.tend() ?? RESCAN_MS));
       } catch (error) {
         context.log.error({ err: error }, 'cannot take queued work; trying again');
         await hint.wait(RETRY_MS);

@@ -16,8 +16,9 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import type { WorkUnitRow } from '../../src/store/work-units.ts';
 import { STARVING_MS } from '../../src/supervisor/admission.ts';
 import type { Context } from '../../src/supervisor/context.ts';
-import { noFaults } from '../../src/supervisor/faults.ts';
+import { type Faults, noFaults } from '../../src/supervisor/faults.ts';
 import { createHub, type Hub } from '../../src/supervisor/hub.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor, type Supervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
 import { createSystemdExecutor } from '../../src/systemd/executor.ts';
@@ -38,7 +39,10 @@ export class InProcessDaemon {
     this.supervisor = createSupervisor(context);
   }
 
-  static async start({ config, workspace, tree, env }: Rig): Promise<InProcessDaemon> {
+  static async start(
+    { config, workspace, tree, env }: Rig,
+    fault: Faults = noFaults,
+  ): Promise<InProcessDaemon> {
     const { directories, file } = config;
     const { state, attempts, sessions, exits, decisions, token, runtime, cache } = directories;
     for (const directory of [state, attempts, sessions, exits, decisions, token, runtime, cache]) {
@@ -84,9 +88,10 @@ export class InProcessDaemon {
           umask: config.umask,
           limits: file.limits,
           starvingMs: STARVING_MS,
+          policies: DEFAULT_POLICIES,
           home: config.home,
         },
-        fault: noFaults,
+        fault,
       },
       tree,
     );

@@ -14,6 +14,7 @@ import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/
 import { type Client, createClient } from '../../src/client/client.ts';
 import { type Config, loadConfig } from '../../src/config.ts';
 import { dropInDirectoryName, sliceName } from '../../src/domain/names.ts';
+import { DAEMON_NODE_FLAGS } from '../../src/layout.ts';
 import type { FaultPoint } from '../../src/supervisor/faults.ts';
 import { writePiLab } from './scripted-model/lab.ts';
 import { type ScriptedModel, startScriptedModel } from './scripted-model/server.ts';
@@ -153,7 +154,7 @@ export class Rig {
       ...options.env,
       ...(options.fault ? { OUTLIVE_FAULT: options.fault } : {}),
     };
-    const child = spawn(process.execPath, [path.join(ROOT, 'dist/main.js')], {
+    const child = spawn(process.execPath, [...DAEMON_NODE_FLAGS, path.join(ROOT, 'dist/main.js')], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -163,14 +164,7 @@ export class Rig {
   }
 
   private ready(daemon: DaemonProcess): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const stop = onOutput(daemon, (text) => {
-      if (text.includes('"msg":"ready"')) resolve();
-    });
-    void daemon.exited.then((how) =>
-      reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
-    );
-    return promise.finally(stop);
+    return said(daemon, '"msg":"ready"');
   }
 
   /** Submits and returns at once. */
@@ -278,6 +272,18 @@ function onOutput(daemon: DaemonProcess, listener: OutputListener): () => void {
   listeners.set(daemon, set.add(listener));
   listener(daemon.output());
   return () => set.delete(listener);
+}
+
+/** Resolves once the daemon has written `words`; rejects when it ends before. */
+export async function said(daemon: DaemonProcess, words: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = onOutput(daemon, () => {
+    if (daemon.output().includes(words)) resolve();
+  });
+  void daemon.exited.then((how) =>
+    reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
+  );
+  await promise.finally(stop);
 }
 
 function daemonProcess(child: ChildProcess): DaemonProcess {

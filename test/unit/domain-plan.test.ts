@@ -27,6 +27,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   toldToStop: false,
   lastWord: null,
   intent: null,
+  startProblem: null,
   exit: null,
   decidedByRule: null,
   createdAt: '2026-01-01T00:00:00.000Z',
@@ -45,6 +46,8 @@ const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'a
     unit: name,
     nonce,
     state,
+    jobPending: false,
+    everRan: true,
     frozen: false,
     invocationId: null,
     controlGroup: null,
@@ -118,6 +121,12 @@ describe('the recovery plan', () => {
 
   it('reports a living unit whose attempt had ended, and does not touch it', () => {
     expect(plan([], [unit(A, 'n', 'active')], ['n'])).toEqual([`report_foreign ${A}`]);
+  });
+
+  it('does not let go of one whose start job is still queued: it is not dead', () => {
+    const heldBack = { ...unit(A, 'n', 'inactive'), jobPending: true };
+    expect(plan([], [heldBack], ['n'])).toEqual([`report_foreign ${A}`]);
+    expect(plan([attempt(A, 'n')], [heldBack])).toEqual([`reattach ${A}`]);
   });
 
   it('reports a unit of which the store knows nothing, dead or alive', () => {

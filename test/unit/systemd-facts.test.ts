@@ -42,6 +42,8 @@ describe('facts of a unit', () => {
       unit: UNIT,
       nonce: 'abc',
       state: 'active',
+      jobPending: false,
+      everRan: false,
       frozen: false,
       invocationId: '81e06dfa',
       controlGroup: '/user.slice/a.service',
@@ -177,6 +179,7 @@ describe('a signal', () => {
   test('of an ended job names job and unit', () => {
     expect(manager('JobRemoved', 4, JOB, UNIT, 'done')).toEqual({
       kind: 'job',
+      result: 'done',
       job: JOB,
       unit: UNIT,
     });
