@@ -12,8 +12,11 @@ import { ensureDirectory } from './directories.ts';
 import { OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
+import { chooseExecutor } from './executor/choose.ts';
+import { createDirectExecutor } from './executor/direct.ts';
 import type { Executor } from './executor/port.ts';
-import { bundledPi, exitRecordScript, WRAPPER } from './layout.ts';
+import type { ChosenExecutor } from './executor/routed.ts';
+import { bundledPi, exitRecordScript, keeperScript, WRAPPER } from './layout.ts';
 import { recover } from './recovery/recover.ts';
 import type { RuntimeLock } from './store/runtime-lock.ts';
 import { acquireRuntimeLock } from './store/runtime-lock.ts';
@@ -123,6 +126,39 @@ function systemdExecutor({ config, log }: DaemonOptions, entropy: Entropy): Exec
   });
 }
 
+function directExecutor({ config, log }: DaemonOptions): Executor {
+  return createDirectExecutor({
+    workspace: config.workspace,
+    directory: config.directories.direct,
+    exits: config.directories.exits,
+    runtimeDirectory: config.directories.runtime,
+    keeperScript: keeperScript(),
+    exitRecordScript: exitRecordScript(),
+    searchPath: config.runnerEnvironment['PATH'] ?? '',
+    report: (problem) => log.warn({ problem }, 'direct executor'),
+  });
+}
+
+/** The executor of this daemon, connected; says in the log what is chosen and why. */
+async function connectExecutor(
+  options: DaemonOptions,
+  entropy: Entropy,
+  { attempts }: Store,
+): Promise<ChosenExecutor> {
+  const { config, log } = options;
+  const executor = await chooseExecutor({
+    want: config.executor,
+    managed: config.notifySocket !== null,
+    systemd: systemdExecutor(options, entropy),
+    direct: directExecutor(options),
+    executorOf: (unit) => attempts.executorOf(unit),
+    owed: (kind) => attempts.isOwed(kind),
+    report: (problem) => log.warn({ problem }, 'executor'),
+  });
+  for (const problem of executor.problems) log.warn({ problem }, 'executor');
+  return executor;
+}
+
 interface Identity {
   readonly runtimeInstanceId: string;
   readonly startedAt: string;
@@ -134,16 +170,14 @@ interface Parts {
   readonly identity: Identity;
   readonly lock: RuntimeLock;
   readonly store: Store;
-  readonly executor: Executor;
+  readonly executor: ChosenExecutor;
   readonly supervisor: Supervisor;
   readonly hub: Context['hub'];
 }
 
 function runtimeView(parts: Parts, state: { stopping: boolean; port: number | null }): RuntimeView {
   const { options, identity, store, executor } = parts;
-  const problems = executor.healthy
-    ? []
-    : ['bus_unavailable: the user bus is away; attempts run on'];
+  const problems = [...executor.problems];
   return {
     runtimeInstanceId: identity.runtimeInstanceId,
     workspaceId: options.config.workspace,
@@ -253,7 +287,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   checkPaths(config);
   makeDirectories(config);
   const lock = acquireRuntimeLock(config.directories.state, config.workspace);
-  let executor: Executor | undefined;
+  let executor: ChosenExecutor | undefined;
   let store: Store | undefined;
   let supervisor: Supervisor | undefined;
   try {
@@ -263,8 +297,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     store = opened;
     const { runtimeInstanceId: id, startedAt } = identity;
     store.recordInstance({ id, pid: process.pid, version: VERSION, startedAt });
-    executor = systemdExecutor(options, entropy);
-    await executor.connect();
+    executor = await connectExecutor(options, entropy, store);
     const hub = createHub((error) => log.error({ err: error }, 'a listener failed'));
     const context: Context = {
       workspace: config.workspace,

@@ -4,7 +4,7 @@
  * What systemd hands in (STATE_DIRECTORY, RUNTIME_DIRECTORY, CONFIGURATION_DIRECTORY)
  * wins over the XDG base directories; both are documented in docs/operations.md.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
@@ -74,6 +74,8 @@ export interface Directories {
   readonly exits: string;
   readonly decisions: string;
   readonly token: string;
+  /** Entries and scripts of the direct executor. */
+  readonly direct: string;
   /** `$XDG_RUNTIME_DIR`: the user manager's own. */
   readonly userRuntime: string;
   readonly runtime: string;
@@ -100,6 +102,8 @@ export interface Config {
   readonly port: number | null;
   /** OUTLIVE_FAULT: the fault point at which a test wants the daemon dead, `name` or `name:count`. */
   readonly fault: string | null;
+  /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
+  readonly executor: 'auto' | 'systemd' | 'direct';
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -153,6 +157,11 @@ function parseLogLevel(text: string): string {
   );
 }
 
+function parseExecutor(text: string): Config['executor'] {
+  if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
+  throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
+}
+
 function parsePort(text: string | undefined, fromFile: number | null): number | null {
   if (text === undefined) return fromFile;
   if (text === 'none') return null;
@@ -199,12 +208,16 @@ const handedIn = (env: Environment, name: string): string | undefined =>
 function directories(env: Environment, workspace: string, home: string): Directories {
   const xdg = (name: string, fallback: string): string =>
     absolute(env[name]) ?? path.join(home, fallback);
-  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? `/run/user/${os.userInfo().uid}`;
+  const usual = `/run/user/${os.userInfo().uid}`;
+  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? usual;
   const state =
     handedIn(env, 'STATE_DIRECTORY') ??
     path.join(xdg('XDG_STATE_HOME', '.local/state'), 'outlive', workspace);
+  // Only a login makes that one; where it neither exists nor is named, a directory of ours serves.
+  const hasRuntime = userRuntime !== usual || existsSync(usual);
   const runtime =
-    handedIn(env, 'RUNTIME_DIRECTORY') ?? path.join(userRuntime, 'outlive', workspace);
+    handedIn(env, 'RUNTIME_DIRECTORY') ??
+    (hasRuntime ? path.join(userRuntime, 'outlive', workspace) : path.join(state, 'run'));
   const config =
     handedIn(env, 'CONFIGURATION_DIRECTORY') ??
     path.join(xdg('XDG_CONFIG_HOME', '.config'), 'outlive');
@@ -216,6 +229,7 @@ function directories(env: Environment, workspace: string, home: string): Directo
     sessions: path.join(state, 'sessions'),
     exits: path.join(state, 'exits'),
     decisions: path.join(state, 'decisions'),
+    direct: path.join(state, 'direct'),
     token: path.join(state, 'token'),
     userRuntime,
     runtime,
@@ -287,5 +301,6 @@ export function loadConfig(
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),
     port: parsePort(set(env['OUTLIVE_PORT']), file.api.port),
     fault: set(env['OUTLIVE_FAULT']) ?? null,
+    executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
   };
 }
