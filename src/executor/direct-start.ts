@@ -1,6 +1,5 @@
 /** How a direct attempt is started: the keeper's command line, and the sending of it. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, watch } from 'node:fs';
 import { access, constants, copyFile, mkdir } from 'node:fs/promises';
 import path from 'node:path';
@@ -86,18 +85,24 @@ export async function holdCredentials(
 }
 
 /** Waits, from now on, until the keeper has said who it is. @throws when its directory cannot be watched. */
-function awaitKeeper(directory: string): { came: (ms: number) => Promise<boolean>; stop(): void } {
+function awaitKeeper(directory: string): { came: Promise<void>; seen(): boolean; stop(): void } {
   const file = path.join(directory, PROCESS_FILE);
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const watcher = watch(directory, () => existsSync(file) && resolve());
-  watcher.on('error', () => resolve());
-  const came = async (ms: number): Promise<boolean> => {
-    const late = setTimeout(resolve, ms);
-    if (!existsSync(file)) await promise;
-    clearTimeout(late);
-    return existsSync(file);
-  };
-  return { came, stop: () => watcher.close() };
+  const seen = (): boolean => existsSync(file);
+  const { promise: came, resolve } = Promise.withResolvers<void>();
+  const watcher = watch(directory, () => seen() && resolve());
+  watcher.on('error', () => undefined); // The deadline is then what ends the waiting.
+  if (seen()) resolve();
+  return { came, seen, stop: () => watcher.close() };
+}
+
+/** Resolves with what went wrong with the fork; never when it went well. */
+function forkFailed(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('error', (error) => resolve(`setsid could not be run: ${error.message}`));
+    child.once('exit', (status) => {
+      if (status !== 0) resolve(`setsid ended with ${status ?? 'a signal'}`);
+    });
+  });
 }
 
 /**
@@ -109,6 +114,7 @@ export async function sendOff(command: KeeperCommand, directory: string): Promis
   const setsid = await findProgram('setsid', command.environment['PATH'] ?? '');
   if (setsid === null) return 'setsid (util-linux) is not installed';
   const keeper = awaitKeeper(directory);
+  let late: NodeJS.Timeout | undefined;
   try {
     const child = spawn(setsid, ['--fork', ...command.argv], {
       cwd: directory,
@@ -116,14 +122,15 @@ export async function sendOff(command: KeeperCommand, directory: string): Promis
       stdio: 'ignore',
       detached: true,
     });
-    const forked = once(child, 'exit').then(
-      ([status]) => (status === 0 ? null : `setsid exited with ${String(status)}`),
-      (error: Error) => `setsid could not be run: ${error.message}`,
-    );
-    const failed = await forked;
-    if (await keeper.came(failed === null ? INTRODUCED_MS : 0)) return null;
-    return failed ?? `nothing introduced itself within ${INTRODUCED_MS / 1000} s`;
+    child.unref();
+    const overdue = new Promise<string>((resolve) => {
+      const text = `nothing introduced itself within ${INTRODUCED_MS / 1000} s`;
+      late = setTimeout(() => resolve(text), INTRODUCED_MS);
+    });
+    const reason = await Promise.race([keeper.came, forkFailed(child), overdue]);
+    return keeper.seen() ? null : (reason ?? 'unknown');
   } finally {
+    clearTimeout(late);
     keeper.stop();
   }
 }

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/schemas.ts';
+import { InProcessDaemon } from './core-daemon.ts';
 import { appears, type Outcome, type Rig, script, sequenceIsWhole } from './rig.ts';
 
 type Input = Partial<StartWorkUnitInput> & { prompt?: string; argv?: string[] };
@@ -108,6 +109,23 @@ export const SCENARIOS: readonly Scenario[] = [
       expect(events.at(-1)).toMatchObject({ type: 'work_unit.cancelled', actor: 'user' });
       expect(events.some(({ type }) => type === 'attempt.told_to_stop')).toBe(true);
     },
+  },
+  {
+    name: 'is interrupted, by a daemon of this process: no endpoint does that yet',
+    run: async ({ rig, runner, executor }) => {
+      const inside = await InProcessDaemon.start(rig, executor);
+      const id = inside.submit(work(runner, WAITS));
+      try {
+        await inside.next(id, 'its start', ({ type }) => type === 'started');
+        inside.supervisor.interrupt(id, { actor: 'user', reason: 'another prompt' });
+        await inside.end(id);
+      } finally {
+        await inside.close();
+      }
+      await rig.startDaemon();
+      return rig.outcome(id);
+    },
+    ends: ['cancelled', 'interrupted_by_prompt'],
   },
   {
     name: 'is stopped from outside, with SIGTERM to its wrapper',
