@@ -12,14 +12,9 @@ import {
 } from './routed.ts';
 
 export interface ChooseOptions
-  extends Pick<RoutedOptions, 'systemd' | 'direct' | 'executorOf' | 'report'> {
+  extends Pick<RoutedOptions, 'systemd' | 'direct' | 'executorOf' | 'report' | 'managed'> {
   /** OUTLIVE_EXECUTOR. */
   readonly want: 'auto' | ExecutorKind;
-  /**
-   * True when a service manager started this daemon and waits for its word: whatever it
-   * started directly would end with its unit, so it is started again instead.
-   */
-  readonly managed: boolean;
   /** Whether attempts of this executor are not over yet. */
   readonly owed: (kind: ExecutorKind) => boolean;
 }
@@ -36,7 +31,8 @@ async function unreachable(systemd: Executor): Promise<OutliveError | null> {
 }
 
 /**
- * Connects what there is and chooses. The other one is kept for attempts that it started.
+ * Connects what there is and chooses. A daemon that a service manager started and waits for
+ * takes the direct executor only when told to: it rather fails, and is started again. The other one is kept for attempts that it started.
  * @throws OutliveError `no_user_manager` when systemd is wanted or neither can be used.
  */
 export async function chooseExecutor(options: ChooseOptions): Promise<ChosenExecutor> {

@@ -25,6 +25,8 @@ export interface RoutedOptions {
   readonly reason: string | null;
   /** What the store says about the attempt of this unit; null for none. */
   readonly executorOf: (unit: string) => ExecutorKind | null;
+  /** True when the daemon is in a unit of a service manager, and direct attempts with it. */
+  readonly managed: boolean;
   /** Whether attempts that systemd started are not over yet. */
   readonly systemdIsOwed: () => boolean;
   readonly report: (problem: string) => void;
@@ -36,6 +38,9 @@ const RETRY_MAX_MS = 30_000;
 /** What the direct executor cannot promise; said by every daemon that uses it. */
 const LIMITS =
   'without a control group, what leaves its session and clears its environment may be left behind; memory and task limits do not hold';
+
+const MANAGED =
+  'the daemon runs in a unit of a service manager, which ends its attempts with it unless it says KillMode=process';
 
 class RoutedExecutor implements ChosenExecutor {
   readonly kind: ExecutorKind;
@@ -61,8 +66,10 @@ class RoutedExecutor implements ChosenExecutor {
 
   get problems(): readonly string[] {
     const problems: string[] = [];
+    const { reason, managed } = this.#options;
     if (this.kind === 'direct') {
-      problems.push(`direct_executor: ${this.#options.reason ?? 'as configured'}; ${LIMITS}`);
+      problems.push(`direct_executor: ${reason ?? 'as configured'}; ${LIMITS}`);
+      if (managed) problems.push(`direct_executor: ${MANAGED}`);
     }
     if (!this.healthy) {
       problems.push(

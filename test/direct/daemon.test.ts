@@ -136,3 +136,69 @@ async function says(file: string, text: string): Promise<void> {
   await appears(file);
   while (!readFileSync(file, 'utf8').includes(text)) await new Promise((r) => setTimeout(r, 20));
 }
+
+describe('outlive daemon, without a user manager', () => {
+  it('start, status, restart and stop work; what runs goes on after a SIGKILL of it', async () => {
+    const started = await cli(rig, ['daemon', 'start']);
+    expect(started.stderr).toContain('without systemd');
+    expect(started.status).toBe(0);
+    const { pid } = await rig.client.runtime();
+    expect(started.stdout).toContain(`pid     ${pid}`);
+    // A session of its own, and nobody's child that could be waited for with us.
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+    expect(Number(stat[3])).toBe(pid);
+    expect((await cli(rig, ['daemon', 'start'])).stderr).toContain('is running already');
+    const { id } = await rig.submit({
+      argv: ['sh', '-c', 'echo up; until [ -e go ]; do sleep 0.1; done'],
+    });
+    await rig.waitForEvent(id, ({ type }) => type === 'stdout_delta', 'the work to be under way');
+    process.kill(pid, 'SIGKILL');
+    await within('the daemon to be gone', gone(pid));
+    expect((await cli(rig, ['daemon', 'start'])).status).toBe(0);
+    await rig.waitForEvent(id, ({ type }) => type === 'attempt.reattached', 're-attachment');
+    writeFileSync(path.join(rig.tree, 'go'), '');
+    expect((await rig.outcome(id)).workUnit.status).toBe('succeeded');
+    const before = (await rig.client.runtime()).pid;
+    expect((await cli(rig, ['daemon', 'restart'])).status).toBe(0);
+    const after = (await rig.client.runtime()).pid;
+    expect(after).not.toBe(before);
+    expect((await cli(rig, ['daemon', 'stop'])).status).toBe(0);
+    expect(existsSync(`/proc/${after}/environ`)).toBe(false);
+    expect((await cli(rig, ['daemon', 'status'])).status).toBe(4);
+    expect((await cli(rig, ['daemon', 'stop'])).stderr).toContain('No daemon was running');
+  });
+
+  it('start says why a daemon does not come up', async () => {
+    const { status, stderr } = await cli(rig, ['daemon', 'start'], {
+      env: { OUTLIVE_EXECUTOR: 'direct', OUTLIVE_FAULT: 'nonsense' },
+    });
+    expect(status).toBe(1);
+    expect(stderr).toContain('names no fault point');
+  });
+});
+
+describe('an orderly end of the machine', () => {
+  it('is host_shutdown and no cancellation: everything gets SIGTERM, and systemctl says stopping', async () => {
+    replaceProgram('systemctl', 'echo stopping; exit 1');
+    const daemon = await rig.startDaemon();
+    const { id } = await rig.submit({ argv: ['sh', '-c', 'echo up; exec sleep 600'] });
+    await rig.waitForEvent(id, ({ type }) => type === 'stdout_delta', 'the work to be under way');
+    const opened = await rig.waitForEvent(id, ({ type }) => type === 'attempt.opened', 'the spool');
+    const { id: attempt } = (await rig.client.getWorkUnit(id)).attempts[0] ?? {};
+    daemon.kill('SIGKILL');
+    await daemon.exited;
+    const file = path.join(rig.config.directories.attempts, id, attempt ?? '', 'process.json');
+    process.kill(JSON.parse(readFileSync(file, 'utf8')).pid, 'SIGTERM');
+    process.kill(Number(opened.data['pid']), 'SIGTERM');
+    await appears(path.join(rig.exitRecords(), `${String(opened.data['nonce'])}.json`));
+    rmSync(path.join(rig.env['PATH'] ?? '', 'systemctl'));
+    await rig.startDaemon();
+    await rig.waitForEvent(id, ({ type }) => type === 'attempt.ended', 'the end of the attempt');
+    const { attempts } = await rig.client.getWorkUnit(id);
+    expect(attempts[0]).toMatchObject({ status: 'lost', errorCode: 'host_shutdown' });
+  });
+});
+
+async function gone(pid: number): Promise<void> {
+  while (existsSync(`/proc/${pid}/fd/0`)) await new Promise((r) => setTimeout(r, 20));
+}
