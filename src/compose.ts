@@ -143,7 +143,7 @@ function directExecutor({ config, log }: DaemonOptions): Executor {
 async function connectExecutor(
   options: DaemonOptions,
   entropy: Entropy,
-  { attempts }: Store,
+  { executors }: Store,
 ): Promise<ChosenExecutor> {
   const { config, log } = options;
   const executor = await chooseExecutor({
@@ -151,8 +151,8 @@ async function connectExecutor(
     managed: config.notifySocket !== null,
     systemd: systemdExecutor(options, entropy),
     direct: directExecutor(options),
-    executorOf: (unit) => attempts.executorOf(unit),
-    owed: (kind) => attempts.isOwed(kind),
+    executorOf: (unit) => executors.of(unit),
+    owed: (kind) => executors.isOwed(kind),
     report: (problem) => log.warn({ problem }, 'executor'),
   });
   for (const problem of executor.problems) log.warn({ problem }, 'executor');

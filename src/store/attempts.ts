@@ -156,11 +156,6 @@ export function attemptStatements(db: Database, workspace: string) {
     VALUES (@id, @workUnitId, @attemptId, @runtimeInstanceId, @ts, @source, @detail)
     ON CONFLICT (attempt_id, source) DO UPDATE SET
       ts = excluded.ts, runtime_instance_id = excluded.runtime_instance_id, detail_json = excluded.detail_json`);
-  const executor = db.prepare<[string], Pick<AttemptRow, 'executor'>>(
-    'SELECT executor FROM work_unit_attempts WHERE unit = ?',
-  );
-  const owed = db.prepare<[string], { n: number }>(`SELECT count(*) AS n FROM work_unit_attempts
-    WHERE status IN ('created', 'started', 'waiting_for_approval', 'cancelling') AND executor = ?`);
   const one = (row: unknown): AttemptRow | null =>
     row === undefined ? null : rowSchema.parse(row);
 
@@ -194,11 +189,6 @@ export function attemptStatements(db: Database, workspace: string) {
     listActive: (): AttemptRow[] => active.all().map((row) => rowSchema.parse(row)),
     /** True when the attempt of this nonce is ours and over. */
     hasEnded: (nonce: string): boolean => (ended.get(nonce)?.n ?? 0) > 0,
-    /** Which executor started the attempt of this unit; null for a unit of no attempt. */
-    executorOf: (unit: string): AttemptRow['executor'] | null =>
-      executor.get(unit)?.executor ?? null,
-    /** True when attempts of this executor are not over. */
-    isOwed: (kind: AttemptRow['executor']): boolean => (owed.get(kind)?.n ?? 0) > 0,
     countActive: (): number => countActive.get()?.n ?? 0,
     /** Compare-and-set on the status; false when it is another one by now. */
     move: (

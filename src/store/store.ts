@@ -5,6 +5,7 @@ import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
+import { type Executors, executorStatements } from './executors.ts';
 import { openDatabase, storeError } from './open.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
@@ -24,6 +25,7 @@ export interface Store {
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
   readonly events: Events;
+  readonly executors: Executors;
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
@@ -55,6 +57,7 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     schemaVersion,
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
+    executors: speaking(executorStatements(db), file),
     events: speaking(eventStatements(db), file),
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),

@@ -10,6 +10,9 @@ beforeEach(async () => {
   rig = await Rig.create({ withoutSystemd: true });
 });
 afterEach(async () => {
+  // One that outlive daemon start has started is no child of the rig.
+  const left = await rig.client.runtime().catch(() => null);
+  if (left) process.kill(left.pid, 'SIGKILL');
   await rig.end();
 });
 

@@ -145,6 +145,7 @@ describe('the directories', () => {
       sessions: `${state}/sessions`,
       exits: `${state}/exits`,
       decisions: `${state}/decisions`,
+      direct: `${state}/direct`,
       token: `${state}/token`,
       userRuntime: '/run/user/1000',
       runtime: '/run/user/1000/outlive/main',
