@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'no
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { startTicksOf } from '../../src/executor/process-table.ts';
 import { appears } from '../support/rig.ts';
 import { DirectRig, isDead, lives } from './executor-rig.ts';
 
@@ -239,6 +240,19 @@ describe('what is left behind', () => {
     },
   );
 
+  it('with nobody else alive is killed by the keeper', async () => {
+    const executor = await rig.connected();
+    const attempt = rig.attempt(`${LEFTOVERS}\nready; gate; exit 0`);
+    const { mainPid } = await rig.start(executor, attempt);
+    await attempt.ready();
+    await executor.close();
+    const pids = ['a', 'b', 'c'].map((name) => attempt.pid(name));
+    attempt.open();
+    await attempt.record();
+    await dead(mainPid ?? 0);
+    expect(pids.map(lives)).toEqual([false, false, false]);
+  });
+
   it('T71 pueue#372: by one whose keeper was killed is killed by the executor, once the wrapper has ended', async () => {
     const executor = await rig.connected();
     const attempt = rig.attempt(`${LEFTOVERS}\nready; gate; exit 0`);
@@ -334,6 +348,7 @@ describe('another daemon', () => {
   });
 
   it.each([
+    ['environment', { startTicks: startTicksOf(readFileSync('/proc/self/stat', 'utf8')) }],
     ['start time', { startTicks: 1 }],
     ['boot', { bootId: 'another' }],
     ['nonce', { nonce: '0'.repeat(32) }],
