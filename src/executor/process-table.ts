@@ -38,9 +38,17 @@ export function parseStat(text: string): ProcessStat | null {
   };
 }
 
-/** The text of a file of /proc, empty when its process is gone or not ours to look into. */
+/** Nobody there any more, or not ours to look into. */
+const NOBODY: ReadonlySet<unknown> = new Set(['ENOENT', 'ESRCH', 'EACCES', 'EPERM']);
+
+/** The text of a file of /proc, empty for nobody. Any other failure passes: it proves no death. */
 async function readText(file: string): Promise<string> {
-  return readFile(file, 'utf8').catch(() => '');
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return '';
+    throw error;
+  }
 }
 
 /** Null when no such process lives. */
@@ -62,11 +70,18 @@ export async function readBearer(pid: number): Promise<Bearer | null> {
   return { ...stat, has: (variable) => all.includes(`\0${variable}\0`) };
 }
 
+const AT_ONCE = 32;
+
 /** Every living process that can be seen. Not one moment: some are gone by the end, some new. */
 export async function listProcesses(): Promise<readonly Bearer[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
-  const found = await Promise.all(pids.map((pid) => readBearer(Number(pid))));
-  return found.filter((bearer) => bearer !== null);
+  const found: Bearer[] = [];
+  // Some at a time: each holds files open, and a machine has more processes than we may open.
+  for (let from = 0; from < pids.length; from += AT_ONCE) {
+    const some = pids.slice(from, from + AT_ONCE).map((pid) => readBearer(Number(pid)));
+    found.push(...(await Promise.all(some)).filter((bearer) => bearer !== null));
+  }
+  return found;
 }
 
 /** Sends a signal to this process and to no later one of its pid, as far as anything without a pidfd can. */
