@@ -7,16 +7,14 @@ import type { ApiContext } from './api/context.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
+import { connectExecutor } from './compose-executor.ts';
 import type { Config } from './config.ts';
 import { ensureDirectory } from './directories.ts';
 import { OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
-import { chooseExecutor } from './executor/choose.ts';
-import { createDirectExecutor } from './executor/direct.ts';
-import type { Executor } from './executor/port.ts';
 import type { ChosenExecutor } from './executor/routed.ts';
-import { bundledPi, exitRecordScript, keeperScript, WRAPPER } from './layout.ts';
+import { bundledPi, WRAPPER } from './layout.ts';
 import { recover } from './recovery/recover.ts';
 import type { RuntimeLock } from './store/runtime-lock.ts';
 import { acquireRuntimeLock } from './store/runtime-lock.ts';
@@ -29,7 +27,6 @@ import { createHub } from './supervisor/hub.ts';
 import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
-import { createSystemdExecutor } from './systemd/executor.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -112,51 +109,6 @@ function settingsOf(config: Config): Settings {
     starvingMs: STARVING_MS,
     home: config.home,
   };
-}
-
-function systemdExecutor({ config, log }: DaemonOptions, entropy: Entropy): Executor {
-  return createSystemdExecutor({
-    workspace: config.workspace,
-    busAddress: config.busAddress,
-    userRuntime: config.directories.userRuntime,
-    exits: config.directories.exits,
-    exitRecordScript: exitRecordScript(),
-    entropy,
-    report: (problem) => log.warn({ problem }, 'systemd'),
-  });
-}
-
-function directExecutor({ config, log }: DaemonOptions): Executor {
-  return createDirectExecutor({
-    workspace: config.workspace,
-    directory: config.directories.direct,
-    exits: config.directories.exits,
-    runtimeDirectory: config.directories.runtime,
-    keeperScript: keeperScript(),
-    exitRecordScript: exitRecordScript(),
-    searchPath: config.runnerEnvironment['PATH'] ?? '',
-    report: (problem) => log.warn({ problem }, 'direct executor'),
-  });
-}
-
-/** The executor of this daemon, connected; says in the log what is chosen and why. */
-async function connectExecutor(
-  options: DaemonOptions,
-  entropy: Entropy,
-  { executors }: Store,
-): Promise<ChosenExecutor> {
-  const { config, log } = options;
-  const executor = await chooseExecutor({
-    want: config.executor,
-    managed: config.notifySocket !== null,
-    systemd: systemdExecutor(options, entropy),
-    direct: directExecutor(options),
-    executorOf: (unit) => executors.of(unit),
-    owed: (kind) => executors.isOwed(kind),
-    report: (problem) => log.warn({ problem }, 'executor'),
-  });
-  for (const problem of executor.problems) log.warn({ problem }, 'executor');
-  return executor;
 }
 
 interface Identity {

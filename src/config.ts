@@ -87,6 +87,8 @@ export interface Config {
   readonly workspace: string;
   readonly directories: Directories;
   readonly file: ConfigFile;
+  /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
+  readonly executor: 'auto' | 'systemd' | 'direct';
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
@@ -102,8 +104,6 @@ export interface Config {
   readonly port: number | null;
   /** OUTLIVE_FAULT: the fault point at which a test wants the daemon dead, `name` or `name:count`. */
   readonly fault: string | null;
-  /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
-  readonly executor: 'auto' | 'systemd' | 'direct';
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -157,11 +157,6 @@ function parseLogLevel(text: string): string {
   );
 }
 
-function parseExecutor(text: string): Config['executor'] {
-  if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
-  throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
-}
-
 function parsePort(text: string | undefined, fromFile: number | null): number | null {
   if (text === undefined) return fromFile;
   if (text === 'none') return null;
@@ -170,6 +165,11 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
     'usage',
     `OUTLIVE_PORT is "${text}"; use a port, 0 for any free one, or "none".`,
   );
+}
+
+function parseExecutor(text: string): Config['executor'] {
+  if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
+  throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
 }
 
 /** Reads config.json; a missing file is the default configuration. */
@@ -291,6 +291,7 @@ export function loadConfig(
     workspace,
     directories: places,
     file,
+    executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     runnerEnvironment,
@@ -301,6 +302,5 @@ export function loadConfig(
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),
     port: parsePort(set(env['OUTLIVE_PORT']), file.api.port),
     fault: set(env['OUTLIVE_FAULT']) ?? null,
-    executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
   };
 }

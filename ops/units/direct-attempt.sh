@@ -155,10 +155,13 @@ main() {
   uptime_cs
   started=$up
   # Who reads this is told by the kernel when keeper, timeout and wrapper are all gone.
-  rm -f alive
-  mkfifo alive && exec 9<>alive
+  # A name of our own: one that comes second must not take it from the first.
+  alive=alive.$$
+  rm -f "$alive"
+  mkfifo "$alive" && exec 9<>"$alive"
   introduce || {
     complain 'not started: process.json is there already, or cannot be written'
+    rm -f "$alive"
     exit 0
   }
   seconds=$((hard_ms / 1000)).$(printf %03d $((hard_ms % 1000)))
@@ -175,7 +178,7 @@ main() {
     OUTLIVE_MANAGER_STATE=${state:-unknown} sh "$record" "$exits"
   sweep
   [ "$credentials" = - ] || rm -rf "$credentials"
-  rm -f alive
+  rm -f "$alive"
 }
 
 # Read whole before it runs: a deploy may replace the file.

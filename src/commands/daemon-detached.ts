@@ -5,7 +5,6 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RuntimeView } from '../api/schemas.ts';
-import { OutliveError } from '../domain/errors.ts';
 import { daemonEnvironment, writeCredentials } from './daemon-environment.ts';
 import type { DaemonContext } from './daemon-host.ts';
 import { sanitize } from './sanitize.ts';
@@ -16,9 +15,6 @@ const STOP_MS = 100_000;
 /** A socket that is there may not be answered on yet, and no event tells when. */
 const ASK_AGAIN_MS = 200;
 const LOG_LINES = 20;
-
-export const isNoManager = (error: unknown): boolean =>
-  error instanceof OutliveError && error.code === 'no_user_manager';
 
 export const detachedLog = ({ config }: Pick<DaemonContext, 'config'>): string =>
   path.join(config.directories.state, 'outlived.log');

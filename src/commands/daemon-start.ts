@@ -6,7 +6,6 @@ import type { RuntimeView } from '../api/schemas.ts';
 import { unreachableReason } from '../client/transport.ts';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { daemonUnitName } from '../domain/names.ts';
-import { detachedLog, isNoManager, startDetached, stopDetached } from './daemon-detached.ts';
 import { daemonEnvironment, writeCredentials } from './daemon-environment.ts';
 import {
   type DaemonContext,
@@ -18,7 +17,7 @@ import {
 import { lastJournalLines } from './daemon-journal.ts';
 
 /** The daemon that answers, null when none listens. Any other silence is an error. */
-async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
+export async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
   try {
     return await client.runtime();
   } catch (error) {
@@ -37,43 +36,15 @@ export async function start(context: DaemonContext): Promise<number> {
     await describe(context, present);
     return EXIT.ok;
   }
-  // In a unit of its own its direct attempts would end with it.
-  if (config.executor === 'direct') return startWithoutUnit(context);
-  try {
-    return await withHost(context, (host) => startUnit(context, host));
-  } catch (error) {
-    if (config.executor === 'systemd' || !isNoManager(error)) throw error;
-    return startWithoutUnit(context);
-  }
-}
-
-async function startWithoutUnit(context: DaemonContext): Promise<number> {
-  const { stderr, stdout } = context;
-  const started = await startDetached(context, await entry(context), () => running(context));
-  if ('why' in started) {
-    await stderr.line(`outlive: The daemon did not come up (${started.why}). The end of its log:`);
-    for (const line of started.log) await stderr.line(`  ${line}`);
-    return EXIT.failed;
-  }
-  await stderr.line('It runs without systemd: see the problems of outlive daemon status.');
-  await stdout.line(`pid     ${started.pid}`);
-  await stdout.line(`socket  ${started.socket}`);
-  await stdout.line(`log     ${detachedLog(context)}`);
-  return EXIT.ok;
-}
-
-/** The daemon's program. */
-async function entry({ entries }: DaemonContext): Promise<string> {
-  const main = path.join(entries, 'main.js');
-  await access(main, constants.R_OK).catch(() => {
-    throw new OutliveError('usage', `${main} is missing. Build it first: ops/scripts/setup`);
-  });
-  return main;
+  return withHost(context, (host) => startUnit(context, host));
 }
 
 async function startUnit(context: DaemonContext, host: UnitHost): Promise<number> {
   const { config, env, client } = context;
-  const main = await entry(context);
+  const main = path.join(context.entries, 'main.js');
+  await access(main, constants.R_OK).catch(() => {
+    throw new OutliveError('usage', `${main} is missing. Build it first: ops/scripts/setup`);
+  });
   const files = await writeCredentials(config);
   let state: UnitState;
   try {
@@ -113,7 +84,7 @@ async function describe({ stdout, config }: DaemonContext, runtime: RuntimeView)
 
 export async function stop(context: DaemonContext): Promise<number> {
   const { stderr } = context;
-  const stopped = await stopDaemon(context);
+  const stopped = await stopUnit(context);
   if (stopped === 'none') await stderr.line('No daemon was running.');
   else if (stopped !== 'refused') {
     await stderr.line(`The daemon is stopped. ${attemptsText(stopped.attempts)}`);
@@ -124,7 +95,7 @@ export async function stop(context: DaemonContext): Promise<number> {
 }
 
 export async function restart(context: DaemonContext): Promise<number> {
-  const stopped = await stopDaemon(context);
+  const stopped = await stopUnit(context);
   if (stopped === 'refused') return EXIT.failed;
   if (stopped !== 'none') await context.stderr.line(`Stopped. ${attemptsText(stopped.attempts)}`);
   return start(context);
@@ -133,22 +104,7 @@ export async function restart(context: DaemonContext): Promise<number> {
 /** `attempts` is null where the daemon did not answer any more. */
 type Stopped = 'none' | 'refused' | { readonly attempts: number | null };
 
-/** Stops the daemon and returns once nothing of it runs; says on stderr why it cannot. */
-async function stopDaemon(context: DaemonContext): Promise<Stopped> {
-  try {
-    return await stopUnit(context);
-  } catch (error) {
-    if (!isNoManager(error)) throw error;
-  }
-  const present = await running(context);
-  if (!present) return 'none';
-  if (await stopDetached(present)) return { attempts: present.activeAttempts };
-  await context.stderr.line(
-    `outlive: The daemon (pid ${present.pid}) is still ending. Look at: ${detachedLog(context)}`,
-  );
-  return 'refused';
-}
-
+/** Stops the unit and returns once nothing of it runs; says on stderr why it cannot. */
 async function stopUnit(context: DaemonContext): Promise<Stopped> {
   const { client, stderr, config } = context;
   const unit = daemonUnitName(config.workspace);
@@ -174,7 +130,7 @@ async function stopUnit(context: DaemonContext): Promise<Stopped> {
 
 const isDown = ({ active }: UnitState): boolean => active === 'inactive' || active === 'failed';
 
-function attemptsText(count: number | null): string {
+export function attemptsText(count: number | null): string {
   if (count === 0) return 'No attempt was running.';
   if (count === 1) return '1 running attempt goes on; the next daemon takes it up again.';
   const which = count === null ? 'Running attempts' : `${count} running attempts`;

@@ -3,10 +3,9 @@
  * and the kernel ends it for its reader with the last of them, however they died. Where no
  * FIFO is to be had the keeper is looked at now and then: Node has no pidfd.
  */
-import { constants, openSync } from 'node:fs';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { Socket } from 'node:net';
-import path from 'node:path';
-import { ALIVE_FILE, type Entry } from './direct-files.ts';
+import { aliveFile, type Entry, type KeeperProcess } from './direct-files.ts';
 
 const LOOK_AGAIN_MS = 1_000;
 
@@ -21,10 +20,11 @@ export class AliveWatches {
   }
 
   /** Watches it, unless it is watched; one call of `onGone`, then it is forgotten. */
-  watch({ unit, attemptDirectory }: Entry): void {
+  watch(entry: Entry, keeper: KeeperProcess | null): void {
+    const { unit } = entry;
     if (this.#watches.has(unit)) return;
-    const stop = this.#fifo(unit, path.join(attemptDirectory, ALIVE_FILE)) ?? this.#poll(unit);
-    this.#watches.set(unit, stop);
+    const stop = keeper && this.#fifo(unit, aliveFile(entry, keeper));
+    this.#watches.set(unit, stop ?? this.#poll(unit));
   }
 
   /** It was let go. */
@@ -47,13 +47,9 @@ export class AliveWatches {
 
   #fifo(unit: string, file: string): (() => void) | null {
     if (this.#distrusted.has(unit)) return null;
-    let socket: Socket;
-    try {
-      const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
-      socket = new Socket({ fd, readable: true, writable: false });
-    } catch {
-      return null; // None could be made there, or the keeper has just removed it.
-    }
+    const fd = openHeld(file);
+    if (fd === null) return null;
+    const socket = new Socket({ fd, readable: true, writable: false });
     const ended = (): void => {
       this.#distrusted.add(unit);
       this.#gone(unit);
@@ -71,4 +67,21 @@ export class AliveWatches {
     const timer = setTimeout(() => this.#gone(unit), LOOK_AGAIN_MS);
     return () => clearTimeout(timer);
   }
+}
+
+/** Opens a FIFO that somebody holds; null for any other, whose end would never be told (fifo(7)). */
+function openHeld(file: string): number | null {
+  let fd: number;
+  try {
+    fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch {
+    return null; // None could be made there, or its keeper has just removed it.
+  }
+  try {
+    readSync(fd, Buffer.alloc(1)); // 0: nobody holds it. Nobody ever writes.
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EAGAIN') return fd;
+  }
+  closeSync(fd);
+  return null;
 }

@@ -11,8 +11,9 @@ import { writeAtomically } from './atomic-file.ts';
 
 /** In the attempt's directory: who keeps it (direct-attempt.sh writes it). */
 export const PROCESS_FILE = 'process.json';
-/** In the attempt's directory: a FIFO that ends with the last of keeper, timeout and wrapper. */
-export const ALIVE_FILE = 'alive';
+/** A FIFO in the attempt's directory that ends with the last of keeper, timeout and wrapper. */
+export const aliveFile = ({ attemptDirectory }: Entry, { pid }: KeeperProcess): string =>
+  path.join(attemptDirectory, `alive.${pid}`);
 
 const entrySchema = z.object({
   v: z.literal(1),

@@ -4,6 +4,7 @@
  * of what is left behind need no daemon. Nothing is known here that a fresh look at files
  * and /proc would not show again: a daemon that finds attempts takes them up by reading them.
  */
+import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { OutliveError } from '../domain/errors.ts';
@@ -12,6 +13,7 @@ import { ensureFile } from './atomic-file.ts';
 import { AliveWatches } from './direct-alive.ts';
 import { directFacts, type Look, markIn } from './direct-facts.ts';
 import {
+  aliveFile,
   type Entry,
   type KeeperProcess,
   Registry,
@@ -146,7 +148,8 @@ class DirectExecutor implements Executor {
     const look = await this.#look(entry);
     const facts = directFacts(look);
     if (!facts) return null;
-    if (facts.state !== 'inactive' && facts.state !== 'failed') this.#alive.watch(entry);
+    if (facts.state !== 'inactive' && facts.state !== 'failed')
+      this.#alive.watch(entry, look.keeper);
     if (await this.#isOrphaned(look, facts)) this.#sweep(entry);
     return facts;
   }
@@ -168,7 +171,7 @@ class DirectExecutor implements Executor {
     const facts = await this.read(unit);
     if (facts && facts.state !== 'inactive' && facts.state !== 'failed') return;
     this.#alive.forget(unit);
-    await this.#registry.drop(unit);
+    await this.#forget(unit);
   }
 
   /**
@@ -288,7 +291,14 @@ class DirectExecutor implements Executor {
     if (!entry) return;
     const look = await this.#look(entry);
     const mayCome = look.keeper === null && entry.bootId === (await bootId());
-    if (directFacts(look) === null && !mayCome) await this.#registry.drop(unit);
+    if (directFacts(look) === null && !mayCome) await this.#forget(unit);
+  }
+
+  async #forget(unit: string): Promise<void> {
+    const entry = await this.#registry.get(unit);
+    const keeper = entry && (await readKeeper(entry));
+    if (keeper) await rm(aliveFile(entry, keeper), { force: true }); // Of one that was killed.
+    await this.#registry.drop(unit);
   }
 
   #isOurs(unit: string): boolean {
