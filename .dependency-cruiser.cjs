@@ -52,6 +52,23 @@ module.exports = {
       to: { path: room('systemd') },
     },
     {
+      name: 'workspace-lock-only-for-the-daemon',
+      comment:
+        'rows 007, 008: only the daemon that owns a workspace takes its locks or writes who it is',
+      severity: 'error',
+      from: {
+        path: '^src/',
+        pathNot: ['^src/daemon/ownership\\.ts$', '^src/store/runtime-lock\\.ts$'],
+      },
+      to: { path: '^src/store/(runtime-lock|kernel-lock)\\.ts$' },
+    },
+    {
+      name: 'the-inside-of-the-daemon-is-joined-in-one-place',
+      severity: 'error',
+      from: { path: '^src/', pathNot: ['^src/compose\\.ts$', '^src/daemon/'] },
+      to: { path: '^src/daemon/' },
+    },
+    {
       name: 'domain-is-pure',
       comment: 'no node:* and of npm only zod',
       severity: 'error',

@@ -76,7 +76,7 @@ export interface Directories {
   readonly token: string;
   /** Entries and scripts of the direct executor. */
   readonly direct: string;
-  /** `$XDG_RUNTIME_DIR`: the user manager's own. */
+  /** `$XDG_RUNTIME_DIR`: the user manager's own, or what stands for it where there is none. */
   readonly userRuntime: string;
   readonly runtime: string;
   readonly apiSocket: string;
@@ -208,16 +208,15 @@ const handedIn = (env: Environment, name: string): string | undefined =>
 function directories(env: Environment, workspace: string, home: string): Directories {
   const xdg = (name: string, fallback: string): string =>
     absolute(env[name]) ?? path.join(home, fallback);
-  const usual = `/run/user/${os.userInfo().uid}`;
-  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? usual;
   const state =
     handedIn(env, 'STATE_DIRECTORY') ??
     path.join(xdg('XDG_STATE_HOME', '.local/state'), 'outlive', workspace);
-  // Only a login makes that one; where it neither exists nor is named, a directory of ours serves.
-  const hasRuntime = userRuntime !== usual || existsSync(usual);
+  // Only a login makes /run/user/UID; where nobody has logged in a directory of ours serves.
+  const usual = `/run/user/${os.userInfo().uid}`;
+  const userRuntime =
+    absolute(env['XDG_RUNTIME_DIR']) ?? (existsSync(usual) ? usual : path.join(state, 'run'));
   const runtime =
-    handedIn(env, 'RUNTIME_DIRECTORY') ??
-    (hasRuntime ? path.join(userRuntime, 'outlive', workspace) : path.join(state, 'run'));
+    handedIn(env, 'RUNTIME_DIRECTORY') ?? path.join(userRuntime, 'outlive', workspace);
   const config =
     handedIn(env, 'CONFIGURATION_DIRECTORY') ??
     path.join(xdg('XDG_CONFIG_HOME', '.config'), 'outlive');

@@ -56,6 +56,9 @@ const EVENT_MEANINGS = {
   'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
   'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
   'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
+  'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
+  'diagnostic.version_unknown':
+    'The spool goes on in a later format version; it is kept for an outlive that knows it.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
   'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
   'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',

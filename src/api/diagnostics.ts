@@ -12,6 +12,7 @@ import type {
 } from './schemas-runtime.ts';
 
 const BLOCKERS_SHOWN = 100;
+const TAKEOVERS_SHOWN = 10;
 
 /** Milliseconds since a stored time; a clock that was set back makes no negative ages. */
 const ageOf = (now: number, time: string): number => Math.max(0, now - Date.parse(time));
@@ -179,5 +180,6 @@ export function supervisorView(context: ApiContext): SupervisorView {
       .blocked(BLOCKERS_SHOWN)
       .map((group) => ({ ...group, waitedMs: ageOf(now, group.since) })),
     recovery: isRecord(recovery) ? recovery : null,
+    takeovers: [...store.takeovers(TAKEOVERS_SHOWN)],
   };
 }

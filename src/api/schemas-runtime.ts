@@ -8,7 +8,13 @@ import {
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
 import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
-import { eventViewSchema, liveSchema, page, runtimeViewSchema } from './schemas.ts';
+import {
+  eventViewSchema,
+  liveSchema,
+  page,
+  runtimeViewSchema,
+  takeoverViewSchema,
+} from './schemas.ts';
 
 const time = z.iso.datetime();
 /** Milliseconds, by the daemon's clock. */
@@ -119,6 +125,8 @@ export const supervisorViewSchema = z.object({
   ),
   /** The report of the last recovery, as it was stored. */
   recovery: z.record(z.string(), z.unknown()).nullable(),
+  /** The newest takeovers from dead daemons, newest first; at most 10. */
+  takeovers: z.array(takeoverViewSchema).default([]),
 });
 export type SupervisorView = z.infer<typeof supervisorViewSchema>;
 

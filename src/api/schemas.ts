@@ -160,6 +160,19 @@ export const eventsQuerySchema = z.strictObject({
 /** `:id` is a work unit's id or its handle (the live one, else the newest). */
 export const workUnitParamsSchema = z.strictObject({ id: z.string().min(1).max(4096) });
 
+/** A takeover from a daemon that died. */
+export const takeoverViewSchema = z.object({
+  at: time,
+  /** Who took over. */
+  runtimeInstanceId: z.string(),
+  previousInstanceId: z.string(),
+  previousPid: z.int(),
+  previousStartedAt: z.string(),
+  previousVersion: z.string(),
+  /** How it was known to be dead: its kernel lock was free. */
+  evidence: z.literal('kernel_lock_free'),
+});
+
 export const runtimeViewSchema = z.object({
   runtimeInstanceId: z.string(),
   workspaceId: z.string(),
@@ -176,6 +189,8 @@ export const runtimeViewSchema = z.object({
   host: z.string().nullable(),
   port: z.int().nullable(),
   activeAttempts: z.int(),
+  /** The dead daemon this one took over from; null where the one before ended in order. */
+  tookOver: takeoverViewSchema.nullable().default(null),
 });
 export type RuntimeView = z.infer<typeof runtimeViewSchema>;
 

@@ -45,11 +45,16 @@ function readText(file: string): string {
 export function parseLaunchFile(text: string, file: string): LaunchFile {
   const raw = parseJson(text);
   if (!isObject(raw)) throw new LaunchFileError(`${file} is not a JSON object`);
-  if (raw['version'] !== LAUNCH_VERSION) {
+  const reader = READERS.get(raw['version']);
+  if (reader === undefined) {
     throw new LaunchFileError(
-      `${file} has version ${JSON.stringify(raw['version'])}, this wrapper knows ${LAUNCH_VERSION}`,
+      `${file} has version ${JSON.stringify(raw['version'])}, this wrapper knows ${[...READERS.keys()].join(', ')}`,
     );
   }
+  return reader(raw, file);
+}
+
+function readV1(raw: JsonObject, file: string): LaunchFile {
   const read = new FieldReader(raw, file);
   const runner = readRunner(new FieldReader(objectOf(raw['runner']), `${file}: runner`));
   return {
@@ -72,6 +77,14 @@ export function parseLaunchFile(text: string, file: string): LaunchFile {
     umask: read.count('umask'),
   };
 }
+
+/**
+ * The versions that are read: the present one and, once there is one, the one before. A
+ * daemon that was replaced between writing the file and the start leaves an older one.
+ */
+const READERS: ReadonlyMap<unknown, (raw: JsonObject, file: string) => LaunchFile> = new Map([
+  [LAUNCH_VERSION, readV1],
+]);
 
 function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
   const kind = read.text('kind');

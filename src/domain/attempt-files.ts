@@ -3,7 +3,13 @@
  * launch.json, the claim file, and the messages on the control socket.
  *
  * Types only, without a schema library: the wrapper pays for every import at
- * each start. Both sides check `version` and refuse what they do not know.
+ * each start.
+ *
+ * A deploy replaces daemon and wrapper code under running attempts, so either may be
+ * newer. launch.json of a later version is refused: nothing has run yet. On the control
+ * socket each side speaks the lower of both versions, and of any version the daemon
+ * hears who greets and that its heart beats: what {@link ControlFromWrapper} says of
+ * `hello` and `heartbeat` holds for all versions to come, beside fields of their own.
  */
 import type { RunnerId, TimeoutPolicy } from './work-unit.ts';
 
@@ -96,7 +102,7 @@ export interface LiveState {
 /** Wrapper to daemon, one JSON object per line. */
 export type ControlFromWrapper =
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'hello';
       readonly attemptId: string;
       readonly nonce: string;
@@ -105,25 +111,30 @@ export type ControlFromWrapper =
       readonly spoolBytes: number;
     }
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'heartbeat';
       readonly ts: string;
       readonly spoolBytes: number;
       readonly live: LiveState;
     }
-  | { readonly v: 1; readonly type: 'done'; readonly id: string }
-  | { readonly v: 1; readonly type: 'error'; readonly id: string | null; readonly message: string };
+  | { readonly v: number; readonly type: 'done'; readonly id: string }
+  | {
+      readonly v: number;
+      readonly type: 'error';
+      readonly id: string | null;
+      readonly message: string;
+    };
 
 /** Daemon to wrapper. `abort` ends the runner within `graceMs`; decisions about approvals never come this way. */
 export type ControlToWrapper =
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'abort';
       readonly id: string;
       readonly reason: 'cancel' | 'interrupt' | 'suspend' | 'fail';
       readonly graceMs: number;
     }
-  | { readonly v: 1; readonly type: 'ping'; readonly id: string };
+  | { readonly v: number; readonly type: 'ping'; readonly id: string };
 
 /** Exit statuses of the wrapper itself, below 200 (systemd's own) and above what programs use. */
 export const WRAPPER_EXIT = {

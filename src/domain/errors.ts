@@ -34,6 +34,7 @@ export const ERRORS = {
     exit: EXIT.usage,
     title: 'The body must be application/json',
   },
+  duplicate_key: { status: 422, exit: EXIT.usage, title: 'The body names a field twice' },
   body_too_large: { status: 413, exit: EXIT.usage, title: 'The body is too large' },
   usage: { status: 400, exit: EXIT.usage, title: 'The command line is not valid' },
   cwd_missing: { status: 422, exit: EXIT.usage, title: 'The working directory cannot be used' },
@@ -71,6 +72,7 @@ export const ERRORS = {
   },
   // What outlive stands on.
   daemon_unreachable: { status: 503, exit: EXIT.unreachable, title: 'The daemon does not answer' },
+  starting: { status: 503, exit: EXIT.unreachable, title: 'The daemon is starting' },
   shutting_down: { status: 503, exit: EXIT.unreachable, title: 'The daemon is shutting down' },
   store_unavailable: { status: 503, exit: EXIT.unreachable, title: 'The store cannot be used' },
   store_newer: {
@@ -79,6 +81,11 @@ export const ERRORS = {
     title: 'The store was written by a newer outlive',
   },
   store_damaged: { status: 503, exit: EXIT.unreachable, title: 'The store is damaged' },
+  version_unknown: {
+    status: 503,
+    exit: EXIT.unreachable,
+    title: 'A file was written by a newer outlive',
+  },
   disk_full: { status: 507, exit: EXIT.failed, title: 'The disk is full' },
   workspace_owned: {
     status: 409,
@@ -96,6 +103,11 @@ export const ERRORS = {
     status: 500,
     exit: EXIT.failed,
     title: 'The state directory cannot be written',
+  },
+  network_file_system: {
+    status: 500,
+    exit: EXIT.failed,
+    title: 'The state directory is on a network file system',
   },
   path_unsupported: { status: 500, exit: EXIT.failed, title: 'A path cannot be given to systemd' },
   socket_path_too_long: { status: 500, exit: EXIT.failed, title: 'A socket path is too long' },

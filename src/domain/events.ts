@@ -35,6 +35,10 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.stale_event',
   'diagnostic.evidence_disagrees',
   'diagnostic.foreign_unit',
+  /** An event of a wrapper of a later minor version, kept as it is. */
+  'diagnostic.spool_event_unknown',
+  /** Spool or exit record of a later major version: kept for an outlive that knows it. */
+  'diagnostic.version_unknown',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

@@ -12,12 +12,14 @@ export const managerInstanceSchema = z.object({
 });
 export type ManagerInstance = z.infer<typeof managerInstanceSchema>;
 
+export const EXIT_RECORD_VERSION = 1;
+
 /**
  * The exit record that ExecStopPost leaves in `exits/<nonce>.json`, version 1.
  * Written by a shell script, so each field may be empty: then it is null.
  */
 export const exitRecordSchema = z.object({
-  v: z.literal(1),
+  v: z.literal(EXIT_RECORD_VERSION),
   nonce: z.string(),
   invocationId: z.string().nullable(),
   /** $SERVICE_RESULT: success, exit-code, signal, timeout, oom-kill, watchdog, core-dump, … */
@@ -35,6 +37,12 @@ export const exitRecordSchema = z.object({
   managerState: z.string().nullable(),
 });
 export type ExitRecord = z.infer<typeof exitRecordSchema>;
+
+/** The version of a record that only a later outlive can read, null for any other. */
+export function laterRecordVersion(value: unknown): number | null {
+  const parsed = z.looseObject({ v: z.int() }).safeParse(value);
+  return parsed.success && parsed.data.v > EXIT_RECORD_VERSION ? parsed.data.v : null;
+}
 
 /** How the main process ended, whichever witness says so. */
 export interface ProcessEnd {

@@ -6,18 +6,13 @@ import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
+import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
 import { openDatabase, storeError } from './open.ts';
+import type { RuntimeOwner } from './owner-file.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
-
-export interface RuntimeInstance {
-  readonly id: string;
-  readonly pid: number;
-  readonly version: string;
-  readonly startedAt: string;
-}
 
 export interface Store {
   readonly file: string;
@@ -35,7 +30,10 @@ export interface Store {
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
    */
   write<Result>(work: () => Result): Result;
-  recordInstance(instance: RuntimeInstance): void;
+  /** Remembers a start, and from which dead owners it took over. @throws OutliveError `internal` for an id that was used before. */
+  recordInstance(instance: RuntimeInstance, deadOwners?: readonly RuntimeOwner[]): void;
+  /** The newest takeovers, newest first. */
+  takeovers(limit: number): readonly Takeover[];
   saveReport(instanceId: string, report: unknown): void;
   /** A read that touches the disk's pages; used by health checks. */
   probe(): void;
@@ -43,11 +41,9 @@ export interface Store {
 }
 
 /** Opens the store of a workspace. @throws OutliveError, see openDatabase. */
-export function openStore(directory: string, workspace: string, at: string): Store {
-  const { db, file, schemaVersion } = openDatabase(directory, at);
-  const instance = db.prepare<RuntimeInstance>(
-    `INSERT INTO runtime_instances (id, pid, version, started_at) VALUES (@id, @pid, @version, @startedAt)`,
-  );
+export function openStore(directory: string, workspace: string, at: string, mayMake = true): Store {
+  const { db, file, schemaVersion } = openDatabase(directory, at, mayMake);
+  const instances = instanceStatements(db);
   const report = db.prepare<[string, string]>(
     'UPDATE runtime_instances SET report_json = ? WHERE id = ?',
   );
@@ -64,9 +60,10 @@ export function openStore(directory: string, workspace: string, at: string): Sto
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
-    recordInstance: (row) => {
-      inOurWords(file, () => instance.run(row));
+    recordInstance: (row, deadOwners = []) => {
+      inOurWords(file, () => instances.record(row, deadOwners));
     },
+    takeovers: (limit) => inOurWords(file, () => instances.takeovers(limit)),
     saveReport: (instanceId, value) => {
       inOurWords(file, () => report.run(JSON.stringify(value), instanceId));
     },

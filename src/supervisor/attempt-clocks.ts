@@ -15,6 +15,8 @@ export interface ClockOptions {
   readonly now: () => number;
   /** Reads the spool to its end and asks the wrapper for a sign of life, before anything is believed. */
   readonly makeSure: () => Promise<void>;
+  /** False while there are lines that cannot be read: they may hold the progress that is missed. */
+  readonly ingestCurrent?: () => boolean;
   readonly onExpired: (code: SilenceCode, silentMs: number) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -106,7 +108,7 @@ export class AttemptClocks {
       toolSince: this.#openTools.size === 0 ? null : Math.min(...this.#openTools.values()),
       frozen: this.#frozen,
       waiting: this.#waiting,
-      ingestCurrent: true,
+      ingestCurrent: this.#options.ingestCurrent?.() ?? true,
     });
   }
 

@@ -3,7 +3,7 @@
  * were read from change in one transaction, so it does not matter when we die.
  */
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
-import { lastWordSchema, openedSchema } from '../domain/spool.ts';
+import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
 import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
@@ -14,7 +14,7 @@ type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** What a line means for the attempt's row, beside becoming an event. */
 function learn(patch: Mutable<AttemptPatch>, parsed: ParsedLine, lastWordSeen: boolean): void {
-  if (parsed.kind === 'corrupt') return;
+  if (parsed.kind !== 'line') return;
   const { type, data, ts } = parsed.line;
   if (PROGRESS_EVENT_TYPES.has(type)) patch.lastEventAt = ts;
   if (type === 'attempt.opened') {
@@ -33,6 +33,16 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
   if (parsed.kind === 'line') {
     const { type, ts, data } = parsed.line;
     return { type, ts, data, actor: 'runner', attemptId };
+  }
+  if (parsed.kind === 'unknown_type') {
+    const { type, ts, data } = parsed.line;
+    return {
+      type: 'diagnostic.spool_event_unknown',
+      ts,
+      actor: 'runner',
+      attemptId,
+      data: { type, data },
+    };
   }
   const { offset, bytes, reason } = parsed;
   return {
@@ -83,6 +93,25 @@ function reportTruncation(context: Context, attempt: AttemptRow, size: number): 
   });
 }
 
+/** Its lines stay where they are, for a daemon that knows the version. */
+function reportNewer(context: Context, attempt: AttemptRow, version: number, offset: number): void {
+  const known = SPOOL_VERSION;
+  context.log.error(
+    { attempt: attempt.id, version, known, offset },
+    'the spool goes on in a later version; it is read by an outlive that knows it',
+  );
+  context.writer.commit((transaction) => {
+    transaction.append(attempt.workUnitId, [
+      {
+        type: 'diagnostic.version_unknown',
+        actor: 'system',
+        attemptId: attempt.id,
+        data: { what: 'spool', version, known, offset },
+      },
+    ]);
+  });
+}
+
 /** A last line that never got its LF: kept as a diagnostic, once. */
 function passTorn(chunk: SpoolChunk): SpoolChunk {
   if (chunk.tornBytes === 0) return chunk;
@@ -105,6 +134,10 @@ export interface Ingest {
   catchUp(): Promise<void>;
   /** After the writer is gone for sure: reads to the end and settles a torn last line. */
   finish(): Promise<void>;
+  /** Reads no more; resolves when what is under way is committed. */
+  stop(): Promise<void>;
+  /** The later major version that it stopped at; null when all that is there was read. */
+  readonly newer: number | null;
 }
 
 /** The reader of one attempt's spool. */
@@ -115,6 +148,8 @@ export function createIngest(
   onCommitted: (events: readonly EventFields[]) => void = () => undefined,
 ): Ingest {
   let truncationReported = false;
+  let stopped = false;
+  let newer: number | null = null;
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
@@ -129,7 +164,12 @@ export function createIngest(
     }
     const atEnd = read.size === null || read.nextOffset + read.tornBytes >= read.size;
     const chunk = last && atEnd ? passTorn(read) : read;
-    if (chunk.lines.length === 0) return !atEnd;
+    if (chunk.lines.length === 0) {
+      if (read.newer === null) return !atEnd;
+      if (newer === null) reportNewer(context, attempt, read.newer, read.nextOffset);
+      newer = read.newer;
+      return false;
+    }
     context.fault('spool_read');
     const committed = commitChunk(context, attempt, chunk);
     if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
@@ -137,7 +177,7 @@ export function createIngest(
   };
 
   const run = async (last: boolean): Promise<void> => {
-    while (await step(last));
+    while (!stopped && (await step(last)));
   };
   let waiting: Promise<void> | null = null;
   /** One run at a time; hints that come while one waits for its turn share it. */
@@ -156,5 +196,12 @@ export function createIngest(
       return waiting;
     },
     finish: () => queue(true),
+    stop: () => {
+      stopped = true;
+      return tail;
+    },
+    get newer() {
+      return newer;
+    },
   };
 }

@@ -131,6 +131,7 @@ export function createSupervisor(context: Context): Supervisor {
   let closing = false;
 
   const watch = (attempt: AttemptRow, reattach: boolean): void => {
+    if (closing) return; // The next daemon takes it up.
     const watched = watchAttempt(context, attempt, {
       reattach,
       onEnded: (id) => {
@@ -186,9 +187,9 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async () => {
       closing = true;
-      await scheduler.close();
       for (const watched of watches.values()) watched.stop();
-      await Promise.allSettled([...watches.values()].map((watched) => watched.ended));
+      const ended = [...watches.values()].map((watched) => watched.ended);
+      await Promise.allSettled([scheduler.close(), ...ended]);
     },
   };
 }

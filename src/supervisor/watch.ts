@@ -139,6 +139,7 @@ class Watch implements AttemptWatch {
     } finally {
       this.unsubscribe();
       this.detach();
+      await this.ingest.stop();
     }
     if (!this.stopped) this.options.onEnded(this.attemptId);
   }
@@ -159,10 +160,14 @@ class Watch implements AttemptWatch {
     if (!this.listening) await this.attach(attempt, facts);
     this.listening?.observe(facts, attempt);
     const next = attempt.intent ? await this.pursue(attempt) : null;
-    for (const looked of this.onLooked) looked();
-    this.onLooked.clear();
+    this.tellLooked();
     await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
+  }
+
+  private tellLooked(): void {
+    for (const looked of this.onLooked) looked();
+    this.onLooked.clear();
   }
 
   /** First sight of a living unit: store who it is, then listen to it. */
@@ -239,6 +244,12 @@ class Watch implements AttemptWatch {
     }
     this.detach();
     await this.ingest.finish();
+    if (this.ingest.newer !== null && attempt.intent === null) {
+      // Its last word is there and cannot be read: an end decided without it would be a guess.
+      this.tellLooked();
+      await this.hints.wait(REREAD_MS);
+      return false;
+    }
     const host = await executor.host();
     recordLateStart(context, attempt.id, facts);
     const fresh = context.store.attempts.get(attempt.id) ?? attempt;

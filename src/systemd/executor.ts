@@ -189,6 +189,7 @@ class SystemdExecutor implements Executor {
   /** The units run on; ended ones that were held here may now be dropped by systemd. */
   async close(): Promise<void> {
     this.#bus.close();
+    this.#jobs.onMissed(); // Nobody tells of their end any more.
   }
 
   async #afterStart(request: StartRequest, reason: string): Promise<StartResult> {

@@ -10,9 +10,10 @@ import {
   type LaunchFile,
   type PiRunnerSpec,
 } from '../../src/domain/attempt-files.ts';
-import { type SpoolLine, spoolLineSchema } from '../../src/domain/spool.ts';
+import type { SpoolLine } from '../../src/domain/spool.ts';
 import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { Rig, ROOT, script, within } from '../support/rig.ts';
+import { strictLine } from '../support/spool-line.ts';
 
 /** As built: what units run. */
 const WRAPPER = path.join(ROOT, 'dist/attempt/main.js');
@@ -161,7 +162,7 @@ export class Workshop {
 export async function spoolLine(directory: string, type: SpoolLine['type']): Promise<SpoolLine> {
   const text = await readFile(path.join(directory, ATTEMPT_FILES.spool), 'utf8');
   const whole = text.split('\n').slice(0, -1);
-  const lines = whole.map((line) => spoolLineSchema.parse(JSON.parse(line)));
+  const lines = whole.map(strictLine);
   const found = lines.find((line) => line.type === type);
   if (found === undefined) throw new Error(`the spool in ${directory} has no ${type}`);
   return found;

@@ -189,6 +189,7 @@ export function aRuntime(changes: Partial<RuntimeView> = {}): RuntimeView {
     host: '127.0.0.1',
     port: 5187,
     activeAttempts: 0,
+    tookOver: null,
     ...changes,
   };
 }

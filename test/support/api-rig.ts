@@ -12,7 +12,13 @@ import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
 import type { RuntimeView } from '../../src/api/schemas.ts';
-import { type Listener, listenOnSocket, listenOnTcp } from '../../src/api/server.ts';
+import {
+  type ApiLimits,
+  type ApiOptions,
+  type Listener,
+  listenOnSocket,
+  listenOnTcp,
+} from '../../src/api/server.ts';
 import type { Entropy } from '../../src/domain/ids.ts';
 import type { Executor } from '../../src/executor/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -134,6 +140,7 @@ const runtime = (socket: string): RuntimeView => ({
   host: null,
   port: null,
   activeAttempts: 0,
+  tookOver: null,
 });
 
 function counter(file: string): Rig['counts'] {
@@ -157,7 +164,7 @@ function counter(file: string): Rig['counts'] {
 }
 
 /** Boots the API on a unix socket and on TCP over one store. */
-export async function bootApi(): Promise<Rig> {
+export async function bootApi(limits: Partial<ApiLimits> = {}): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
   atTheEnd(() => store.close());
@@ -170,7 +177,7 @@ export async function bootApi(): Promise<Rig> {
     hub: inner.hub,
     runtime: () => runtime(socketPath),
   };
-  const options = { log: silent, context, refusal: null };
+  const options: ApiOptions = { log: silent, version: '0.1.0', context, gate: () => null, limits };
   const token = loadToken(path.join(directory, 'token'));
   const tcp = await listenOnTcp(options, 0, token);
   atTheEnd(() => tcp.close());

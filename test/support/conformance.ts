@@ -7,6 +7,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/schemas.ts';
+import { noFaults } from '../../src/supervisor/faults.ts';
 import { InProcessDaemon } from './core-daemon.ts';
 import { appears, type Outcome, type Rig, script, sequenceIsWhole } from './rig.ts';
 
@@ -112,7 +113,7 @@ const SCENARIOS: readonly Scenario[] = [
   {
     name: 'is interrupted, by a daemon of this process: no endpoint does that yet',
     run: async ({ rig, runner, executor }) => {
-      const inside = await InProcessDaemon.start(rig, executor);
+      const inside = await InProcessDaemon.start(rig, noFaults, executor);
       const id = inside.submit(work(runner, WAITS));
       try {
         await inside.next(id, 'its start', ({ type }) => type === 'started');

@@ -18,7 +18,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import type { WorkUnitRow } from '../../src/store/work-units.ts';
 import { STARVING_MS } from '../../src/supervisor/admission.ts';
 import type { Context } from '../../src/supervisor/context.ts';
-import { noFaults } from '../../src/supervisor/faults.ts';
+import { type Faults, noFaults } from '../../src/supervisor/faults.ts';
 import { createHub, type Hub } from '../../src/supervisor/hub.ts';
 import { createSupervisor, type Supervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
@@ -42,6 +42,7 @@ export class InProcessDaemon {
 
   static async start(
     { config, workspace, tree, env }: Rig,
+    fault: Faults = noFaults,
     kind: Executor['kind'] = 'systemd',
   ): Promise<InProcessDaemon> {
     const { directories, file } = config;
@@ -99,7 +100,7 @@ export class InProcessDaemon {
           starvingMs: STARVING_MS,
           home: config.home,
         },
-        fault: noFaults,
+        fault,
       },
       tree,
     );

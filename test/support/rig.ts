@@ -176,14 +176,7 @@ export class Rig {
   }
 
   private ready(daemon: DaemonProcess): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const stop = onOutput(daemon, (text) => {
-      if (text.includes('"msg":"ready"')) resolve();
-    });
-    void daemon.exited.then((how) =>
-      reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
-    );
-    return promise.finally(stop);
+    return said(daemon, '"msg":"ready"');
   }
 
   /** Submits and returns at once. */
@@ -292,6 +285,18 @@ function onOutput(daemon: DaemonProcess, listener: OutputListener): () => void {
   listeners.set(daemon, set.add(listener));
   listener(daemon.output());
   return () => set.delete(listener);
+}
+
+/** Resolves once the daemon has written `words`; rejects when it ends before. */
+export async function said(daemon: DaemonProcess, words: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = onOutput(daemon, () => {
+    if (daemon.output().includes(words)) resolve();
+  });
+  void daemon.exited.then((how) =>
+    reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
+  );
+  await promise.finally(stop);
 }
 
 function daemonProcess(child: ChildProcess): DaemonProcess {

@@ -1,9 +1,10 @@
 /** The disk under the state directory is full: said clearly, nothing lost, and over when there is room. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { refused, send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
-import { Rig, sequenceIsWhole } from '../support/rig.ts';
+import { Rig, said, sequenceIsWhole, within } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
 const SMALL_DISK = '/run/outlive-host/small';
@@ -71,6 +72,45 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
       /^(succeeded null|failed (disk_full|spool_lost))$/,
     );
     expect(sequenceIsWhole(events)).toBe(true);
+    await rig.unitsAreGone();
+  });
+
+  it('at a start: refused with the reason and by name, and a full daemon without a restart when there is room', async () => {
+    const before = await rig.startDaemon();
+    const first = await rig.runToEnd({ argv: ['echo', 'before'] });
+    before.kill('SIGKILL');
+    await before.exited;
+    fill();
+    const daemon = await rig.startDaemon();
+    const target = { socketPath: rig.config.directories.apiSocket };
+    const answer = await send(target, { path: '/runtime' });
+    expect(refused(answer)).toMatchObject({ status: 507, code: 'disk_full' });
+    const second = rig.spawnDaemon();
+    expect(await within('the second to refuse', second.exited)).toBe(5);
+    expect(second.output()).toContain(`pid ${daemon.pid}`);
+    rmSync(filler);
+    await said(daemon, '"msg":"serving"');
+    const runtime = await rig.client.runtime();
+    expect(runtime.pid).toBe(daemon.pid);
+    expect(runtime.tookOver, 'also what was found before there was room').toMatchObject({
+      previousPid: before.pid,
+    });
+    const after = await rig.runToEnd({ argv: ['echo', 'after'] });
+    expect(after.workUnit.status).toBe('succeeded');
+    expect((await rig.outcome(first.workUnit.id)).events).toEqual(first.events);
+    await rig.unitsAreGone();
+  });
+
+  it('at the very first start: refused, and all is made when there is room', async () => {
+    mkdirSync(rig.config.directories.state, { recursive: true, mode: 0o700 });
+    fill();
+    const daemon = await rig.startDaemon();
+    const target = { socketPath: rig.config.directories.apiSocket };
+    expect(refused(await send(target, { path: '/runtime' }))).toMatchObject({ code: 'disk_full' });
+    rmSync(filler);
+    await said(daemon, '"msg":"serving"');
+    const { workUnit } = await rig.runToEnd({ argv: ['echo', 'there'] });
+    expect(workUnit.status).toBe('succeeded');
     await rig.unitsAreGone();
   });
 });

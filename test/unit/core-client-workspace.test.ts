@@ -32,6 +32,7 @@ function aSupervisor(position: number, runtimeInstanceId = 'runtime-1'): Supervi
     watching: 0,
     blockers: [],
     recovery: null,
+    takeovers: [],
   };
 }
 

@@ -1,13 +1,13 @@
-/** Joins the executors of a daemon; apart from compose.ts only for its length. */
+/** The executor of a daemon: both are joined here, and which one starts new attempts is chosen. */
 import type { Logger } from 'pino';
-import type { Config } from './config.ts';
-import type { Entropy } from './domain/ids.ts';
-import { chooseExecutor } from './executor/choose.ts';
-import { createDirectExecutor } from './executor/direct.ts';
-import type { ChosenExecutor } from './executor/routed.ts';
-import { exitRecordScript, keeperScript } from './layout.ts';
-import type { Store } from './store/store.ts';
-import { createSystemdExecutor } from './systemd/executor.ts';
+import type { Config } from '../config.ts';
+import type { Entropy } from '../domain/ids.ts';
+import { chooseExecutor } from '../executor/choose.ts';
+import { createDirectExecutor } from '../executor/direct.ts';
+import type { ChosenExecutor } from '../executor/routed.ts';
+import { exitRecordScript, keeperScript } from '../layout.ts';
+import type { Store } from '../store/store.ts';
+import { createSystemdExecutor } from '../systemd/executor.ts';
 
 /**
  * The executor of this daemon, connected; says in the log what is weaker than it might be.
