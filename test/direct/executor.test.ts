@@ -283,7 +283,13 @@ describe('what is left behind', () => {
 describe('stop and kill', () => {
   it('stop tells the wrapper, and SIGKILL follows from timeout alone when the grace is over', async () => {
     const executor = await rig.connected();
-    const attempt = rig.attempt('trap ": >told" TERM; ready; while :; do sleep 0.1; done', {
+    // Not in sh: dash dies of a SIGTERM it traps when two come in the moment of a fork.
+    const deaf = `const { writeFileSync } = require('node:fs');
+      process.on('SIGTERM', () => writeFileSync('told', ''));
+      setInterval(() => {}, 1000);
+      writeFileSync('ready', '');`;
+    const attempt = rig.attempt('', {
+      argv: [process.execPath, '-e', deaf],
       cancelGraceMs: -4_500,
     });
     await rig.start(executor, attempt);
