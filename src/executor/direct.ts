@@ -176,17 +176,25 @@ class DirectExecutor implements Executor {
 
   /**
    * SIGTERM to the wrapper, through keeper and timeout: SIGKILL then follows without us when
-   * its grace is over. To each of the three, for any of them may be dying; hearing it twice
-   * changes nothing. Not to what the keeper runs for itself: that is the exit record.
+   * its grace is over. To the outermost that lives and to no other: a timeout that gets two
+   * at once may die of it and leave its child (seen with coreutils 9.1).
    */
   async stop(unit: string): Promise<void> {
     const entry = await this.#registry.get(unit);
     if (!entry) return;
-    const keeper = await readKeeper(entry);
+    const introduced = await readKeeper(entry);
+    const keeper = await this.#livingKeeper(entry, introduced);
+    if (keeper) {
+      await signalProcess(keeper, SIGTERM);
+      await pause(LOOK_AGAIN_MS);
+      if (await this.#livingKeeper(entry, introduced)) return;
+    }
     const { core, marked } = await this.#scan(entry);
     const inner = new Set(marked.map(({ pid }) => pid));
-    const told = keeper ? core.filter(({ pid }) => pid === keeper.pid || inner.has(pid)) : core;
-    await Promise.all(told.map((each) => signalProcess(each, SIGTERM)));
+    const told = introduced ? core.filter(({ pid }) => inner.has(pid)) : core;
+    const pids = new Set(told.map(({ pid }) => pid));
+    const outermost = told.filter(({ ppid }) => !pids.has(ppid));
+    await Promise.all(outermost.map((each) => signalProcess(each, SIGTERM)));
   }
 
   /** Every process but the keeper, which has yet to record the end. */

@@ -283,7 +283,6 @@ describe('what is left behind', () => {
 describe('stop and kill', () => {
   it('stop tells the wrapper, and SIGKILL follows from timeout alone when the grace is over', async () => {
     const executor = await rig.connected();
-    // Not in sh: dash dies of a SIGTERM it traps when two come in the moment of a fork.
     const deaf = `const { writeFileSync } = require('node:fs');
       process.on('SIGTERM', () => writeFileSync('told', ''));
       setInterval(() => {}, 1000);
