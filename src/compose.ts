@@ -132,10 +132,7 @@ class RunningDaemon implements Daemon {
   runtime(): RuntimeView {
     if (this.#gate) throw this.#gate;
     const { store, executor, maintenance } = this.#inside();
-    const problems = [
-      ...(executor.healthy ? [] : ['bus_unavailable: the user bus is away; attempts run on']),
-      ...maintenance.problems(),
-    ];
+    const problems = [...executor.problems, ...maintenance.problems()];
     const { directories, workspace } = this.#config;
     const newest = store.takeovers(1)[0];
     const { runtimeInstanceId } = this.#identity;

@@ -4,7 +4,7 @@
  * What systemd hands in (STATE_DIRECTORY, RUNTIME_DIRECTORY, CONFIGURATION_DIRECTORY)
  * wins over the XDG base directories; both are documented in docs/operations.md.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
@@ -135,7 +135,9 @@ export interface Directories {
   readonly exits: string;
   readonly decisions: string;
   readonly token: string;
-  /** `$XDG_RUNTIME_DIR`: the user manager's own. */
+  /** Entries and scripts of the direct executor. */
+  readonly direct: string;
+  /** `$XDG_RUNTIME_DIR`: the user manager's own, or what stands for it where there is none. */
   readonly userRuntime: string;
   readonly runtime: string;
   readonly apiSocket: string;
@@ -146,6 +148,8 @@ export interface Config {
   readonly workspace: string;
   readonly directories: Directories;
   readonly file: ConfigFile;
+  /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
+  readonly executor: 'auto' | 'systemd' | 'direct';
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
@@ -246,6 +250,11 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
   );
 }
 
+function parseExecutor(text: string): Config['executor'] {
+  if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
+  throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
+}
+
 /** Reads config.json; a missing file is the default configuration. */
 export function readConfigFile(file: string): ConfigFile {
   const unreadable = (reason: string): OutliveError =>
@@ -282,10 +291,13 @@ const handedIn = (env: Environment, name: string): string | undefined =>
 function directories(env: Environment, workspace: string, home: string): Directories {
   const xdg = (name: string, fallback: string): string =>
     absolute(env[name]) ?? path.join(home, fallback);
-  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? `/run/user/${os.userInfo().uid}`;
   const state =
     handedIn(env, 'STATE_DIRECTORY') ??
     path.join(xdg('XDG_STATE_HOME', '.local/state'), 'outlive', workspace);
+  // Only a login makes /run/user/UID; where nobody has logged in a directory of ours serves.
+  const usual = `/run/user/${os.userInfo().uid}`;
+  const userRuntime =
+    absolute(env['XDG_RUNTIME_DIR']) ?? (existsSync(usual) ? usual : path.join(state, 'run'));
   const runtime =
     handedIn(env, 'RUNTIME_DIRECTORY') ?? path.join(userRuntime, 'outlive', workspace);
   const config =
@@ -299,6 +311,7 @@ function directories(env: Environment, workspace: string, home: string): Directo
     sessions: path.join(state, 'sessions'),
     exits: path.join(state, 'exits'),
     decisions: path.join(state, 'decisions'),
+    direct: path.join(state, 'direct'),
     token: path.join(state, 'token'),
     userRuntime,
     runtime,
@@ -360,6 +373,7 @@ export function loadConfig(
     workspace,
     directories: places,
     file,
+    executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     runnerEnvironment,

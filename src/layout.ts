@@ -20,6 +20,11 @@ export function exitRecordScript(): string {
   return readFileSync(path.join(root, 'ops', 'units', 'exit-record.sh'), 'utf8');
 }
 
+/** Text of the script that keeps a direct attempt, read once like the other. */
+export function keeperScript(): string {
+  return readFileSync(path.join(root, 'ops', 'units', 'direct-attempt.sh'), 'utf8');
+}
+
 /** The Pi CLI this outlive depends on, run by our own node. */
 export function bundledPi(node: string): readonly string[] {
   // The package exports no path to its CLI; it lies beside the entry that it does export.

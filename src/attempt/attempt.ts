@@ -17,7 +17,7 @@ import { type Credentials, readCredentials, type WrapperEnvironment } from './en
 import type { AbortReason, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
-import { readLeftovers } from './leftovers.ts';
+import { readLeftovers, readMarked } from './leftovers.ts';
 import { runPi } from './pi-runner.ts';
 import { redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
@@ -71,7 +71,8 @@ export class Attempt {
     const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
     const result = await this.#runRunner();
     disarm();
-    const leftovers = readLeftovers(environment.invocationId);
+    const { invocationId, mark, nonce } = environment;
+    const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
     const word = lastWord(result, this.#stop.request, leftovers);
     const said = this.#spool.finish(word);
     control.close();
@@ -172,11 +173,16 @@ export class Attempt {
   }
 
   #context(credentials: Readonly<Record<string, string>>): RunnerContext {
-    const { launch, directory, warn } = this.#setting;
+    const { launch, directory, environment, warn } = this.#setting;
+    const { mark } = environment;
     return {
       launch,
       attemptDirectory: directory,
-      environment: { ...launch.environment, ...credentials },
+      environment: {
+        ...launch.environment,
+        ...credentials,
+        ...(mark ? { OUTLIVE_MARK: mark } : {}),
+      },
       emit: this.#spool.append,
       live: (change) => {
         this.#live = { ...this.#live, ...change };

@@ -24,6 +24,7 @@ const environment: WrapperEnvironment = {
   nonce: process.env['OUTLIVE_NONCE'],
   invocationId: process.env['INVOCATION_ID'],
   credentialsDirectory: process.env['CREDENTIALS_DIRECTORY'],
+  mark: process.env['OUTLIVE_MARK'],
 };
 
 // Nothing below yields before the runner runs: a signal that comes meanwhile waits for its handler.

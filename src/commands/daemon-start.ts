@@ -18,7 +18,7 @@ import {
 import { lastJournalLines } from './daemon-journal.ts';
 
 /** The daemon that answers, null when none listens. Any other silence is an error. */
-async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
+export async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
   try {
     return await client.runtime();
   } catch (error) {
@@ -131,7 +131,7 @@ async function stopUnit(context: DaemonContext): Promise<Stopped> {
 
 const isDown = ({ active }: UnitState): boolean => active === 'inactive' || active === 'failed';
 
-function attemptsText(count: number | null): string {
+export function attemptsText(count: number | null): string {
   if (count === 0) return 'No attempt was running.';
   if (count === 1) return '1 running attempt goes on; the next daemon takes it up again.';
   const which = count === null ? 'Running attempts' : `${count} running attempts`;

@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 import type { Config, ConfigFile } from '../config.ts';
 import type { Entropy } from '../domain/ids.ts';
-import type { Executor } from '../executor/port.ts';
-import { bundledPi, exitRecordScript, WRAPPER } from '../layout.ts';
+import type { ChosenExecutor } from '../executor/routed.ts';
+import { bundledPi, WRAPPER } from '../layout.ts';
 import { createCensus, keepCensus, recover } from '../recovery/recover.ts';
 import type { Store } from '../store/store.ts';
 import { STARVING_MS } from '../supervisor/admission.ts';
@@ -20,8 +20,8 @@ import { DETACH, SHUTDOWN_MARGIN_MS, type ShutdownPolicy } from '../supervisor/s
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
-import { createSystemdExecutor } from '../systemd/executor.ts';
 import { createMemoryReader } from '../systemd/memory.ts';
+import { connectExecutor } from './executor.ts';
 
 export interface CoreOptions {
   readonly config: Config;
@@ -33,7 +33,7 @@ export interface CoreOptions {
 
 export interface Core {
   readonly store: Store;
-  readonly executor: Executor;
+  readonly executor: ChosenExecutor;
   readonly supervisor: Supervisor;
   readonly maintenance: Maintenance;
   readonly hub: Context['hub'];
@@ -114,18 +114,6 @@ function maintenanceOf({ file }: Config): MaintenanceOptions {
   };
 }
 
-function systemdExecutor({ config, log, entropy }: CoreOptions): Executor {
-  return createSystemdExecutor({
-    workspace: config.workspace,
-    busAddress: config.busAddress,
-    userRuntime: config.directories.userRuntime,
-    exits: config.directories.exits,
-    exitRecordScript: exitRecordScript(),
-    entropy,
-    report: (problem) => log.warn({ problem }, 'systemd'),
-  });
-}
-
 /** @returns false when `work` was not done in time. */
 async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
@@ -139,10 +127,10 @@ async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
   }
 }
 
-function makeCore(config: Config, context: Context): Core {
+function makeCore(config: Config, executor: ChosenExecutor, context: Context): Core {
   const supervisor = createSupervisor(context);
   const maintenance = createMaintenance(context, maintenanceOf(config));
-  const { log, hub, store, executor } = context;
+  const { log, hub, store } = context;
   const census = createCensus(context, supervisor);
   let endCensus = async (): Promise<void> => undefined;
   const rest = async (policy: ShutdownPolicy = DETACH): Promise<void> => {
@@ -174,12 +162,12 @@ function makeCore(config: Config, context: Context): Core {
 }
 
 /**
- * Connects to the user manager and takes up what runs, over a store that is open. When it
+ * Connects the executor and takes up what runs, over a store that is open. When it
  * rejects, all it had opened is closed; the store is the caller's.
  */
 export async function openCore(options: CoreOptions, store: Store): Promise<Core> {
   const { config, log, entropy, fault, runtimeInstanceId } = options;
-  const executor = systemdExecutor(options);
+  const executor = await connectExecutor(options, entropy, store);
   const hub = createHub((error) => log.error({ err: error }, 'a listener failed'));
   const context: Context = {
     workspace: config.workspace,
@@ -193,13 +181,7 @@ export async function openCore(options: CoreOptions, store: Store): Promise<Core
     settings: settingsOf(config),
     fault,
   };
-  try {
-    await executor.connect();
-  } catch (error) {
-    await executor.close();
-    throw error;
-  }
-  const core = makeCore(config, context);
+  const core = makeCore(config, executor, context);
   try {
     await core.takeUp();
     return core;

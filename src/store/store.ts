@@ -8,6 +8,7 @@ import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
+import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
@@ -25,6 +26,7 @@ export interface Store {
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
   readonly events: Events & EventSlices;
+  readonly executors: Executors;
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
@@ -64,6 +66,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
     events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
+    executors: speaking(executorStatements(db), file),
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),

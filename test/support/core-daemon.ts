@@ -8,7 +8,9 @@ import { ensureDirectory } from '../../src/directories.ts';
 import { uuidv7 } from '../../src/domain/ids.ts';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../../src/domain/request.ts';
 import { TERMINAL_STATUSES } from '../../src/domain/work-unit.ts';
-import { bundledPi, exitRecordScript, WRAPPER } from '../../src/layout.ts';
+import { createDirectExecutor } from '../../src/executor/direct.ts';
+import type { Executor } from '../../src/executor/port.ts';
+import { bundledPi, exitRecordScript, keeperScript, WRAPPER } from '../../src/layout.ts';
 import { createCensus, recover } from '../../src/recovery/recover.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 import type { EventRow } from '../../src/store/events.ts';
@@ -42,6 +44,7 @@ export class InProcessDaemon {
   static async start(
     { config, workspace, tree, env }: Rig,
     fault: Faults = noFaults,
+    kind: Executor['kind'] = 'systemd',
   ): Promise<InProcessDaemon> {
     const { directories, file } = config;
     const { state, attempts, sessions, exits, decisions, token, runtime, cache } = directories;
@@ -53,15 +56,23 @@ export class InProcessDaemon {
       throw error;
     });
     const store = openStore(directories.store, workspace, new Date(entropy.now()).toISOString());
-    const executor = createSystemdExecutor({
-      workspace,
-      busAddress: config.busAddress,
-      userRuntime: directories.userRuntime,
-      exits,
-      exitRecordScript: exitRecordScript(),
-      entropy,
-      report: () => undefined,
-    });
+    const common = { workspace, exits, exitRecordScript: exitRecordScript() };
+    const executor =
+      kind === 'systemd'
+        ? createSystemdExecutor({
+            ...common,
+            busAddress: config.busAddress,
+            userRuntime: directories.userRuntime,
+            entropy,
+            report: () => undefined,
+          })
+        : createDirectExecutor({
+            ...common,
+            directory: directories.direct,
+            runtimeDirectory: runtime,
+            keeperScript: keeperScript(),
+            searchPath: env['PATH'] ?? '',
+          });
     await executor.connect();
     const node = process.execPath;
     const daemon = new InProcessDaemon(

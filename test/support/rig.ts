@@ -18,6 +18,7 @@ import { DAEMON_NODE_FLAGS } from '../../src/layout.ts';
 import type { FaultPoint } from '../../src/supervisor/faults.ts';
 import { writePiLab } from './scripted-model/lab.ts';
 import { type ScriptedModel, startScriptedModel } from './scripted-model/server.ts';
+import { killDirectAttempts, pathWithoutSystemd } from './without-systemd.ts';
 
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const run = promisify(execFile);
@@ -101,11 +102,19 @@ export class Rig {
   }
 
   static async create(
-    options: { apiKey?: string; modelKey?: string; stateHome?: string } = {},
+    options: {
+      apiKey?: string;
+      modelKey?: string;
+      stateHome?: string;
+      /** A machine without systemd: no tools of it on PATH, no bus. */
+      withoutSystemd?: boolean;
+    } = {},
   ): Promise<Rig> {
-    const runtime = process.env['XDG_RUNTIME_DIR'];
-    if (!runtime) throw new Error('XDG_RUNTIME_DIR is not set: run this through ops/scripts/host');
     const base = mkdtempSync(path.join(os.homedir(), 'rig-'));
+    const runtime = options.withoutSystemd
+      ? path.join(base, 'run')
+      : process.env['XDG_RUNTIME_DIR'];
+    if (!runtime) throw new Error('XDG_RUNTIME_DIR is not set: run this through ops/scripts/host');
     const workspace = `t${randomBytes(4).toString('hex')}`;
     const modelKey = options.modelKey ?? 'test-key';
     const model = await startScriptedModel({ apiKey: modelKey });
@@ -117,12 +126,16 @@ export class Rig {
       retries: 'off',
     });
     const env = {
-      PATH: process.env['PATH'] ?? '',
+      PATH: options.withoutSystemd ? pathWithoutSystemd(base) : (process.env['PATH'] ?? ''),
       HOME: os.homedir(),
       LANG: 'C.UTF-8',
       XDG_RUNTIME_DIR: runtime,
-      DBUS_SESSION_BUS_ADDRESS:
-        process.env['DBUS_SESSION_BUS_ADDRESS'] ?? `unix:path=${runtime}/bus`,
+      ...(options.withoutSystemd
+        ? {}
+        : {
+            DBUS_SESSION_BUS_ADDRESS:
+              process.env['DBUS_SESSION_BUS_ADDRESS'] ?? `unix:path=${runtime}/bus`,
+          }),
       XDG_STATE_HOME: options.stateHome ?? path.join(base, 'state'),
       XDG_CONFIG_HOME: path.join(base, 'config'),
       XDG_CACHE_HOME: path.join(base, 'cache'),
@@ -251,6 +264,7 @@ export class Rig {
   async end(): Promise<void> {
     for (const daemon of this.daemons) daemon.kill('SIGKILL');
     await Promise.all(this.daemons.map((daemon) => daemon.exited));
+    await killDirectAttempts(this.config.directories.direct);
     await systemctl('stop', sliceName(this.workspace)).catch(() => undefined);
     await systemctl('reset-failed', `outlive-${this.workspace}-*`).catch(() => undefined);
     await this.model.close();

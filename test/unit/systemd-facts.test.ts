@@ -1,6 +1,6 @@
 import os from 'node:os';
 import { describe, expect, test } from 'vitest';
-import { startTicksOf } from '../../src/systemd/host-facts.ts';
+import { startTicksOf } from '../../src/executor/process-table.ts';
 import { hintOf } from '../../src/systemd/signals.ts';
 import { signalName, unitFacts } from '../../src/systemd/unit-facts.ts';
 import { unitOfPath, unitPath } from '../../src/systemd/unit-path.ts';
