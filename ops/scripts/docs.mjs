@@ -424,7 +424,7 @@ function carriedPeerCases(root) {
   const files = readdirSync(directory, { recursive: true }).filter((f) => f.endsWith('.test.ts'));
   return files.flatMap((file) => {
     const found = read(directory, file).matchAll(/\b(T\d{2}) [\w -]*#\d/g);
-    return Array.from(found, ([, number]) => ({ number, file: `test/${file}` }));
+    return Array.from(found, ([, number]) => ({ number, file: `test/${String(file)}` }));
   });
 }
 

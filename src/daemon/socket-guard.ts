@@ -78,6 +78,7 @@ class Guard implements SocketGuard {
     if (!(await this.#options.putBack())) return;
     this.#options.log.warn('the API socket was gone and is put back');
     this.#watch(); // The directory may be another one.
+    this.hint(); // And whoever removed it may have gone on before it was watched.
   }
 
   #watch(): void {

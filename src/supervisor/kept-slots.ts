@@ -48,6 +48,8 @@ export function slotKeptFor(context: Context, need: SlotNeed): string | null {
 /** What is kept for this unit, if anything, is anybody's again: who waits for it is looked at. */
 export function releaseKeptSlots(context: Context, workUnitId: string): void {
   for (const need of context.store.resources.needsOf(workUnitId)) {
-    if (need.form === 'slot') context.store.queue.wakeNext(resourceName(need));
+    // Nothing is kept of a lane; who waits for his own would only wake himself, for ever.
+    if (need.form !== 'slot' || need.type === 'channel_parallel') continue;
+    context.store.queue.wakeNext(resourceName(need));
   }
 }
