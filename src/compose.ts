@@ -4,6 +4,7 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
 import type { ApiContext } from './api/context.ts';
+import { listenOnHandedOver } from './api/handed-over.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
@@ -27,6 +28,7 @@ import type { Supervisor } from './supervisor/supervisor.ts';
 import { createSupervisor } from './supervisor/supervisor.ts';
 import { createWriter } from './supervisor/writer.ts';
 import { createSystemdExecutor } from './systemd/executor.ts';
+import { type HandedOver, NOTHING_HANDED_OVER } from './systemd/listen-fds.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -34,6 +36,8 @@ export interface DaemonOptions {
   readonly log: Logger;
   readonly fault: Faults;
   readonly entropy?: Entropy;
+  /** Sockets of socket units; what is not handed over the daemon opens itself. */
+  readonly handedOver?: HandedOver;
 }
 
 export interface Daemon {
@@ -161,28 +165,29 @@ function runtimeView(parts: Parts, state: { stopping: boolean; port: number | nu
   };
 }
 
-/** Opens both listeners; the socket last, so that whoever reaches it finds all else in place. */
+/**
+ * Serves the sockets that systemd handed over and opens those it did not; the socket of local
+ * clients last, so that whoever reaches it finds all else in place.
+ */
 async function listen(
-  parts: Parts,
+  { config, handedOver = NOTHING_HANDED_OVER }: DaemonOptions,
   api: ApiOptions,
 ): Promise<{ listeners: Listener[]; port: number | null }> {
-  const { config } = parts.options;
-  const listeners: Listener[] = [];
-  let port: number | null = null;
-  if (config.port !== null) {
-    const tcp = await listenOnTcp(api, config.port, loadToken(config.directories.token));
-    listeners.push(tcp);
-    port = tcp.port;
-  }
-  listeners.push(await listenOnSocket(api, config.directories.apiSocket));
-  return { listeners, port };
+  const token = (): string => loadToken(config.directories.token);
+  const isTcpOurs = handedOver.http.length === 0 && config.port !== null && api.context !== null;
+  const tcp = isTcpOurs ? await listenOnTcp(api, config.port, token()) : null;
+  const served = await listenOnHandedOver(api, handedOver, token);
+  const listeners = tcp ? [tcp, ...served.listeners] : served.listeners;
+  if (handedOver.api.length === 0)
+    listeners.push(await listenOnSocket(api, config.directories.apiSocket));
+  return { listeners, port: tcp?.port ?? served.port };
 }
 
 async function serve(parts: Parts): Promise<Daemon> {
   const { options, identity, lock, store, executor, supervisor, hub } = parts;
   const state = { stopping: false, port: null as number | null };
   const context: ApiContext = { store, supervisor, hub, runtime: () => runtimeView(parts, state) };
-  const { listeners, port } = await listen(parts, { log: options.log, context, refusal: null });
+  const { listeners, port } = await listen(options, { log: options.log, context, refusal: null });
   state.port = port;
   const { config } = options;
   lock.describe({
@@ -213,20 +218,20 @@ async function serve(parts: Parts): Promise<Daemon> {
 
 /** A store that cannot be used starts no work, but says so to everybody who asks (law 8). */
 async function serveRefusal(
-  { config, log }: DaemonOptions,
+  options: DaemonOptions,
   lock: RuntimeLock,
   refusal: OutliveError,
 ): Promise<Daemon> {
+  const { log } = options;
   log.fatal({ code: refusal.code }, refusal.message);
-  const api: ApiOptions = { log, context: null, refusal };
-  const listener = await listenOnSocket(api, config.directories.apiSocket);
+  const { listeners } = await listen(options, { log, context: null, refusal });
   return {
     runtime: () => {
       throw refusal;
     },
     refusal,
     close: async () => {
-      await listener.close();
+      await Promise.all(listeners.map((listener) => listener.close()));
       lock.release();
     },
   };

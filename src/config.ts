@@ -88,6 +88,8 @@ export interface Config {
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
+  /** WATCHDOG_USEC in milliseconds, when the service manager waits for a sign of life from us. */
+  readonly watchdogMs: number | null;
   /** The environment runners may be given, already filtered by name. */
   readonly runnerEnvironment: Readonly<Record<string, string>>;
   /** Values of the variables named by keyVariables that are set. Never logged, never stored. */
@@ -161,6 +163,14 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
     'usage',
     `OUTLIVE_PORT is "${text}"; use a port, 0 for any free one, or "none".`,
   );
+}
+
+/** Null unless it is this process that systemd expects to hear from (sd_watchdog_enabled(3)). */
+function parseWatchdog(env: Environment): number | null {
+  const microseconds = set(env['WATCHDOG_USEC']);
+  if (microseconds === undefined || !/^[1-9]\d{0,14}$/.test(microseconds)) return null;
+  const pid = set(env['WATCHDOG_PID']);
+  return pid === undefined || pid === String(process.pid) ? Number(microseconds) / 1_000 : null;
 }
 
 /** Reads config.json; a missing file is the default configuration. */
@@ -279,6 +289,7 @@ export function loadConfig(
     file,
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
+    watchdogMs: parseWatchdog(env),
     runnerEnvironment,
     keys: readKeys(env, file.keyVariables),
     umask: file.umask === undefined ? process.umask() : Number.parseInt(file.umask, 8),

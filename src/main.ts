@@ -10,7 +10,10 @@ import { loadConfig } from './config.ts';
 import { EXIT, OutliveError } from './domain/errors.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { isFaultPoint, killAt, noFaults } from './supervisor/faults.ts';
-import { createNotifier } from './systemd/notify.ts';
+import { type HandedOver, takeListenFds } from './systemd/listen-fds.ts';
+import { createNotifier, type Notifier } from './systemd/notify.ts';
+import { systemTimers } from './systemd/timers.ts';
+import { startWatchdog } from './systemd/watchdog.ts';
 import { VERSION } from './version.ts';
 
 const HELP = `Usage: outlived [--workspace NAME]
@@ -65,7 +68,15 @@ function termination(): Promise<NodeJS.Signals> {
   });
 }
 
-async function run(config: Config, log: Logger): Promise<void> {
+/** The unit's status in one line; it reads the store. */
+function look(daemon: Daemon, { workspace }: Config): string {
+  if (daemon.refusal) return `refusing: ${daemon.refusal.code}`;
+  const { problems, activeAttempts } = daemon.runtime();
+  if (problems.length > 0) return `degraded: ${problems.join('; ')}`;
+  return `workspace ${workspace}, ${activeAttempts} running`;
+}
+
+async function run(config: Config, log: Logger, handedOver: HandedOver): Promise<void> {
   const notifier = createNotifier({
     socket: config.notifySocket,
     report: (problem) => log.warn({ problem }, 'notify'),
@@ -76,16 +87,35 @@ async function run(config: Config, log: Logger): Promise<void> {
     log,
     fault: armedFault(config),
     entropy: systemEntropy,
+    handedOver,
   });
   await notifier.ready(
     daemon.refusal ? `refusing: ${daemon.refusal.code}` : `workspace ${config.workspace}`,
   );
+  const stopFeeding = feedWatchdog(config, log, notifier, () => look(daemon, config));
   log.info({ version: VERSION, workspace: config.workspace }, 'ready');
   const signal = await ended;
+  stopFeeding();
   log.info({ signal }, 'stopping; attempts run on');
   await notifier.stopping('stopping; attempts run on');
   await daemon.close();
   log.info('stopped');
+}
+
+function feedWatchdog(
+  { watchdogMs }: Config,
+  log: Logger,
+  notifier: Notifier,
+  lookAtItself: () => string,
+): () => void {
+  if (watchdogMs === null) return () => {};
+  return startWatchdog({
+    deadlineMs: watchdogMs,
+    notifier,
+    look: lookAtItself,
+    timers: systemTimers,
+    report: (problem) => log.error({ problem }, 'watchdog'),
+  });
 }
 
 /** One sentence for a person on stderr, whatever the log's form. */
@@ -107,9 +137,12 @@ async function main(): Promise<number> {
       process.stdout.write(values.help ? HELP : `${VERSION}\n`);
       return EXIT.ok;
     }
+    const handedOver = takeListenFds(process.env, process.pid, (problem) =>
+      process.stderr.write(`outlived: ${problem}\n`),
+    );
     const config = loadConfig(process.env, { workspace: values.workspace });
     const log = pino({ level: config.logLevel, base: { workspace: config.workspace } });
-    await run(config, log);
+    await run(config, log, handedOver);
     return EXIT.ok;
   } catch (error) {
     return report(error);

@@ -31,7 +31,10 @@ export interface ApiOptions {
   readonly refusal: OutliveError | null;
 }
 
-function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal): FastifyInstance {
+export function createApp(
+  { log, context, refusal }: ApiOptions,
+  stopping: AbortSignal,
+): FastifyInstance {
   const unusable = refusal ?? new OutliveError('store_unavailable', 'The store is not open.');
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -67,7 +70,7 @@ function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal)
   return app;
 }
 
-function listener(app: FastifyInstance, stop: AbortController): Listener {
+export function listener(app: FastifyInstance, stop: AbortController): Listener {
   return {
     app,
     close: async () => {

@@ -2,6 +2,7 @@
 import { type Context, workspaceFlag } from './context.ts';
 
 export interface UnitState {
+  readonly unit: string;
   readonly active: string;
   readonly result: string;
 }
@@ -15,11 +16,16 @@ export interface UnitSpec {
   readonly umask: number;
 }
 
-/** The daemon's unit in the user manager. */
+/** The daemon's unit in the user manager: the installed one where there is one, else a transient one. */
 export interface UnitHost {
+  isInstalled(workspace: string): Promise<boolean>;
+  /** True when systemd would start the daemon for whoever connects. */
+  isListening(workspace: string): Promise<boolean>;
   state(workspace: string): Promise<UnitState>;
   start(spec: UnitSpec): Promise<UnitState>;
   stop(workspace: string): Promise<UnitState>;
+  /** Of an installed unit; its sockets stay open. */
+  restart(workspace: string): Promise<UnitState>;
   close(): void;
 }
 

@@ -30,13 +30,29 @@ async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
 
 export async function start(context: DaemonContext): Promise<number> {
   const { stderr, config } = context;
+  // Asked by a connection, an installed socket would start it: and then it runs "already".
+  if (await isAsleep(context)) return withHost(context, (host) => startUnit(context, host));
   const present = await running(context);
   if (present) {
     await stderr.line(`The daemon of workspace ${config.workspace} is running already.`);
-    await describe(context, present);
+    await describe(context, present, await unitInUse(context));
     return EXIT.ok;
   }
   return withHost(context, (host) => startUnit(context, host));
+}
+
+/** Its sockets are open and it is not up; false also where there is no user manager to ask. */
+function isAsleep(context: DaemonContext): Promise<boolean> {
+  const { workspace } = context.config;
+  return withHost(context, async (host) => {
+    return (await host.isListening(workspace)) && (await host.state(workspace)).active !== 'active';
+  }).catch(() => false);
+}
+
+async function unitInUse(context: DaemonContext): Promise<string> {
+  const { workspace } = context.config;
+  const state = await withHost(context, (host) => host.state(workspace)).catch(() => null);
+  return state?.unit ?? daemonUnitName(workspace);
 }
 
 async function startUnit(context: DaemonContext, host: UnitHost): Promise<number> {
@@ -45,6 +61,7 @@ async function startUnit(context: DaemonContext, host: UnitHost): Promise<number
   await access(main, constants.R_OK).catch(() => {
     throw new OutliveError('usage', `${main} is missing. Build it first: ops/scripts/setup`);
   });
+  if (await host.isInstalled(config.workspace)) await sayWhatStaysHere(context);
   const files = await writeCredentials(config);
   let state: UnitState;
   try {
@@ -59,13 +76,23 @@ async function startUnit(context: DaemonContext, host: UnitHost): Promise<number
     await files.remove();
   }
   if (state.active !== 'active') return startFailed(context, state);
-  await describe(context, await client.runtime());
+  await describe(context, await client.runtime(), state.unit);
   return EXIT.ok;
 }
 
+/** An installed unit has an environment of its own, so keys of this shell do not reach it. */
+async function sayWhatStaysHere({ config, stderr }: DaemonContext): Promise<void> {
+  const names = Object.keys(config.keys);
+  if (names.length === 0) return;
+  const file = path.join(path.dirname(config.directories.configFile), 'daemon.env');
+  await stderr.line(
+    `${names.join(', ')} of this shell is not handed to the installed unit; it reads ${file}.`,
+  );
+}
+
 async function startFailed(context: DaemonContext, state: UnitState): Promise<number> {
-  const { stderr, config } = context;
-  const unit = daemonUnitName(config.workspace);
+  const { stderr } = context;
+  const { unit } = state;
   const what =
     state.active === 'activating'
       ? 'is not ready yet, and was given enough time'
@@ -76,10 +103,14 @@ async function startFailed(context: DaemonContext, state: UnitState): Promise<nu
   return EXIT.failed;
 }
 
-async function describe({ stdout, config }: DaemonContext, runtime: RuntimeView): Promise<void> {
+async function describe(
+  { stdout }: DaemonContext,
+  runtime: RuntimeView,
+  unit: string,
+): Promise<void> {
   await stdout.line(`pid     ${runtime.pid}`);
   await stdout.line(`socket  ${runtime.socket}`);
-  await stdout.line(`unit    ${daemonUnitName(config.workspace)}`);
+  await stdout.line(`unit    ${unit}`);
 }
 
 export async function stop(context: DaemonContext): Promise<number> {
@@ -95,10 +126,27 @@ export async function stop(context: DaemonContext): Promise<number> {
 }
 
 export async function restart(context: DaemonContext): Promise<number> {
+  const { workspace } = context.config;
+  const state = await withHost(context, async (host) => {
+    return (await host.isListening(workspace)) ? restartBehindSockets(context, host) : null;
+  });
+  if (state !== null) return state;
   const stopped = await stopUnit(context);
   if (stopped === 'refused') return EXIT.failed;
   if (stopped !== 'none') await context.stderr.line(`Stopped. ${attemptsText(stopped.attempts)}`);
   return start(context);
+}
+
+/** The sockets stay: whoever connects meanwhile waits for the new daemon. */
+async function restartBehindSockets(context: DaemonContext, host: UnitHost): Promise<number> {
+  const { client, stderr, config } = context;
+  const runs = (await host.state(config.workspace)).active === 'active';
+  const present = runs ? await client.runtime().catch(() => null) : null;
+  const state = await host.restart(config.workspace);
+  if (state.active !== 'active') return startFailed(context, state);
+  await stderr.line(`Restarted. ${attemptsText(present?.activeAttempts ?? null)}`);
+  await describe(context, await client.runtime(), state.unit);
+  return EXIT.ok;
 }
 
 /** `attempts` is null where the daemon did not answer any more. */
@@ -106,16 +154,13 @@ type Stopped = 'none' | 'refused' | { readonly attempts: number | null };
 
 /** Stops the unit and returns once nothing of it runs; says on stderr why it cannot. */
 async function stopUnit(context: DaemonContext): Promise<Stopped> {
-  const { client, stderr, config } = context;
-  const unit = daemonUnitName(config.workspace);
-  // A daemon that hangs is stopped all the same, so silence of any kind is fine here.
-  const present = await client.runtime().catch(() => null);
-  const state = await withHost(context, async (host) => {
-    const before = await host.state(config.workspace);
-    return isDown(before) ? null : host.stop(config.workspace);
-  });
+  const { client, stderr } = context;
+  // Silence of any kind is fine: a daemon that hangs is stopped all the same.
+  const ask = () => client.runtime().catch(() => null);
+  const { present, state } = await withHost(context, (host) => stopIn(context, host, ask));
   if (state === null) {
     if (!present) return 'none';
+    const unit = daemonUnitName(context.config.workspace);
     await stderr.line(
       `outlive: The daemon (pid ${present.pid}) does not run in ${unit}, so it was started some other way. Stop it with: kill ${present.pid}`,
     );
@@ -123,9 +168,26 @@ async function stopUnit(context: DaemonContext): Promise<Stopped> {
   }
   if (isDown(state)) return { attempts: present?.activeAttempts ?? null };
   await stderr.line(
-    `outlive: ${unit} is still ${state.active}. Look at: ${daemonCommand(context, 'logs')}`,
+    `outlive: ${state.unit} is still ${state.active}. Look at: ${daemonCommand(context, 'logs')}`,
   );
   return 'refused';
+}
+
+/** `state` is null where no unit of the daemon ran. */
+async function stopIn(
+  { config: { workspace } }: DaemonContext,
+  host: UnitHost,
+  ask: () => Promise<RuntimeView | null>,
+): Promise<{ present: RuntimeView | null; state: UnitState | null }> {
+  const runs = !isDown(await host.state(workspace));
+  if (await host.isListening(workspace)) {
+    // Asked while it is down, its socket would start it.
+    const present = runs ? await ask() : null;
+    const state = await host.stop(workspace);
+    return { present, state: runs ? state : null };
+  }
+  const present = await ask();
+  return { present, state: runs ? await host.stop(workspace) : null };
 }
 
 const isDown = ({ active }: UnitState): boolean => active === 'inactive' || active === 'failed';

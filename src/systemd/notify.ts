@@ -19,10 +19,9 @@ export interface NotifyOptions {
 /** All resolve once the message is handed over or given up, and never reject. */
 export interface Notifier {
   ready(status: string): Promise<void>;
-  status(status: string): Promise<void>;
   stopping(status: string): Promise<void>;
   /** Before WatchdogSec= has passed; each costs a process. */
-  watchdog(): Promise<void>;
+  watchdog(status: string): Promise<void>;
 }
 
 function send(options: NotifyOptions, socket: string, variables: readonly string[]): Promise<void> {
@@ -58,8 +57,7 @@ export function createNotifier(options: NotifyOptions): Notifier {
   const statusLine = (status: string): string => `STATUS=${status.replace(/\s+/g, ' ')}`;
   return {
     ready: (status) => tell('READY=1', statusLine(status)),
-    status: (status) => tell(statusLine(status)),
     stopping: (status) => tell('STOPPING=1', statusLine(status)),
-    watchdog: () => tell('WATCHDOG=1'),
+    watchdog: (status) => tell('WATCHDOG=1', statusLine(status)),
   };
 }
