@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util';
 import type { Logger } from 'pino';
 import pino from 'pino';
+import { refuseWaiting } from './api/handed-over.ts';
 import type { Daemon } from './compose.ts';
 import { startDaemon, systemEntropy } from './compose.ts';
 import type { Config } from './config.ts';
@@ -10,7 +11,7 @@ import { loadConfig } from './config.ts';
 import { EXIT, OutliveError } from './domain/errors.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { isFaultPoint, killAt, noFaults } from './supervisor/faults.ts';
-import { type HandedOver, takeListenFds } from './systemd/listen-fds.ts';
+import { type HandedOver, NOTHING_HANDED_OVER, takeListenFds } from './systemd/listen-fds.ts';
 import { createNotifier, type Notifier } from './systemd/notify.ts';
 import { systemTimers } from './systemd/timers.ts';
 import { startWatchdog } from './systemd/watchdog.ts';
@@ -130,14 +131,22 @@ function report(error: unknown): number {
   return EXIT.failed;
 }
 
+/** What makes systemd give up the unit (RestartPreventExitStatus=) is said to who waits for it. */
+async function tellWaiting(handedOver: HandedOver, error: unknown): Promise<void> {
+  const isForPerson = error instanceof OutliveError && error.exit === EXIT.usage;
+  if (!isForPerson || handedOver.api.length + handedOver.http.length === 0) return;
+  await refuseWaiting(pino({ level: 'error' }), handedOver, error);
+}
+
 async function main(): Promise<number> {
+  let handedOver = NOTHING_HANDED_OVER;
   try {
     const values = readArguments(process.argv.slice(2));
     if (values.help || values.version) {
       process.stdout.write(values.help ? HELP : `${VERSION}\n`);
       return EXIT.ok;
     }
-    const handedOver = takeListenFds(process.env, process.pid, (problem) =>
+    handedOver = takeListenFds(process.env, process.pid, (problem) =>
       process.stderr.write(`outlived: ${problem}\n`),
     );
     const config = loadConfig(process.env, { workspace: values.workspace });
@@ -145,7 +154,9 @@ async function main(): Promise<number> {
     await run(config, log, handedOver);
     return EXIT.ok;
   } catch (error) {
-    return report(error);
+    const code = report(error);
+    await tellWaiting(handedOver, error);
+    return code;
   }
 }
 

@@ -70,7 +70,7 @@ export function createApp(
   return app;
 }
 
-export function listener(app: FastifyInstance, stop: AbortController): Listener {
+function listener(app: FastifyInstance, stop: AbortController): Listener {
   return {
     app,
     close: async () => {
