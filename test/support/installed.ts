@@ -77,3 +77,8 @@ export async function freePort(): Promise<number> {
   await new Promise((resolve) => server.close(resolve));
   return port;
 }
+
+/** Resolves once a daemon has taken the attempt up again: its readiness does not wait for that. */
+export async function takenUpAgain(rig: Rig, id: string): Promise<void> {
+  await rig.waitForEvent(id, ({ type }) => type === 'attempt.reattached', 're-attachment');
+}

@@ -24,6 +24,7 @@ import {
   opsScript,
   property,
   service,
+  takenUpAgain,
   UNITS,
   uninstall,
 } from '../support/installed.ts';
@@ -118,7 +119,7 @@ describe('install', () => {
       'active',
     ]);
     expect(await property(attempt, 'InvocationID')).toBe(invocation);
-    expect((await rig.client.getWorkUnit(id)).attempts[0]).toMatchObject({ reattached: 1 });
+    await takenUpAgain(rig, id);
   });
 
   it('opens the port it was told, and closes it when told none', async () => {
@@ -216,7 +217,7 @@ describe('uninstall', () => {
     expect((await opsScript(rig, 'uninstall')).status).toBe(0);
     // Installed again, the daemon takes it up where it is.
     await install(rig);
-    expect((await rig.client.getWorkUnit(id)).attempts[0]).toMatchObject({ reattached: 1 });
+    await takenUpAgain(rig, id);
     const stopped = await opsScript(rig, 'uninstall', ['--stop-attempts']);
     expect(stopped.status, stopped.stderr).toBe(0);
     expect(

@@ -24,7 +24,7 @@ import {
   uninstall,
 } from '../support/installed.ts';
 import { type Knock, knock } from '../support/knock.ts';
-import { Rig, systemctl, within } from '../support/rig.ts';
+import { Rig, sequenceIsWhole, systemctl, within } from '../support/rig.ts';
 
 const RESTARTS = 100;
 

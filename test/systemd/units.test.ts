@@ -15,6 +15,7 @@ import {
   install,
   property,
   service,
+  takenUpAgain,
   UNITS,
   uninstall,
 } from '../support/installed.ts';
@@ -116,7 +117,7 @@ describe('the watchdog', () => {
     const log = await run('journalctl', ['--user', '-u', service(rig), '-o', 'cat', '-n', '200']);
     expect(log.stdout).toContain('Watchdog timeout');
     expect((await rig.client.runtime()).status).toBe('ready'); // Through the socket, whenever it is up.
-    expect((await rig.client.getWorkUnit(id)).attempts[0]?.reattached).toBe(1);
+    await takenUpAgain(rig, id);
     await rig.client.cancelWorkUnit(id);
     await rig.outcome(id);
   });
