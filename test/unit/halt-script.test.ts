@@ -107,13 +107,13 @@ describe('with systemctl, and no user manager', () => {
     PATH: `${path.join(scratch, 'bin')}:${path.dirname(spawnSync('sh', ['-c', 'command -v systemctl'], { encoding: 'utf8' }).stdout.trim())}`,
   });
 
-  it('it says so, exit 0', () => {
+  it('says so, exit 0', () => {
     const { status, stderr } = halt(['issue42'], withSystemctl());
     expect(status, stderr).toBe(0);
     expect(stderr).toContain('no systemd user manager runs');
   });
 
-  it('whose socket is there and silent, it does not claim that nothing runs, exit 1', async () => {
+  it('whose socket is there does not claim that nothing runs, exit 1', async () => {
     mkdirSync(path.join(scratch, 'systemd'));
     const server = net.createServer((socket) => socket.destroy());
     await new Promise<void>((resolve) =>
