@@ -90,6 +90,10 @@ export interface Config {
   readonly notifySocket: string | null;
   /** WATCHDOG_USEC in milliseconds, when the service manager waits for a sign of life from us. */
   readonly watchdogMs: number | null;
+  /** What a daemon that is told to stop does with its attempts: OUTLIVE_SHUTDOWN. */
+  readonly shutdown: 'detach' | 'suspend';
+  /** How long attempts have before they are suspended at a shutdown: SHUTDOWN_GRACE_MS. */
+  readonly shutdownGraceMs: number;
   /** The environment runners may be given, already filtered by name. */
   readonly runnerEnvironment: Readonly<Record<string, string>>;
   /** Values of the variables named by keyVariables that are set. Never logged, never stored. */
@@ -162,6 +166,28 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
   throw new OutliveError(
     'usage',
     `OUTLIVE_PORT is "${text}"; use a port, 0 for any free one, or "none".`,
+  );
+}
+
+function parseShutdown(text: string): 'detach' | 'suspend' {
+  if (text === 'detach' || text === 'suspend') return text;
+  throw new OutliveError(
+    'usage',
+    `OUTLIVE_SHUTDOWN is "${text}"; use detach (attempts run on) or suspend.`,
+  );
+}
+
+const SHUTDOWN_GRACE_MS = 60_000;
+/** A day: longer is a mistake, and no service manager waits for it. */
+const SHUTDOWN_GRACE_MAX_MS = 86_400_000;
+
+/** Read literally: milliseconds, whole, and nothing else. */
+function parseShutdownGrace(text: string | undefined): number {
+  if (text === undefined) return SHUTDOWN_GRACE_MS;
+  if (/^\d{1,8}$/.test(text) && Number(text) <= SHUTDOWN_GRACE_MAX_MS) return Number(text);
+  throw new OutliveError(
+    'usage',
+    `SHUTDOWN_GRACE_MS is "${text}"; use milliseconds, 0 to ${SHUTDOWN_GRACE_MAX_MS}.`,
   );
 }
 
@@ -290,6 +316,8 @@ export function loadConfig(
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     watchdogMs: parseWatchdog(env),
+    shutdown: parseShutdown(set(env['OUTLIVE_SHUTDOWN']) ?? 'detach'),
+    shutdownGraceMs: parseShutdownGrace(set(env['SHUTDOWN_GRACE_MS'])),
     runnerEnvironment,
     keys: readKeys(env, file.keyVariables),
     umask: file.umask === undefined ? process.umask() : Number.parseInt(file.umask, 8),

@@ -30,11 +30,14 @@ const ARRIVAL_MS = 50;
 /** Time for what is being answered; then it is cut off, and its sender asks the next daemon. */
 const ANSWER_MS = 2_000;
 
+/** As in the socket units: listening on a socket sets its backlog anew, also for the time after us. */
+const BACKLOG = 4_096;
+
 /** Resolves when the server listens. Not by fastify's own listen, which expects a path or a port. */
 async function listenOn(app: FastifyInstance, fd: number): Promise<void> {
   await app.ready();
   const listening = once(app.server, 'listening'); // Rejects with its error.
-  app.server.listen({ fd });
+  app.server.listen({ fd, backlog: BACKLOG });
   await listening;
 }
 
