@@ -135,7 +135,8 @@ function report(error: unknown): number {
 async function tellWaiting(handedOver: HandedOver, error: unknown): Promise<void> {
   const isForPerson = error instanceof OutliveError && error.exit === EXIT.usage;
   if (!isForPerson || handedOver.api.length + handedOver.http.length === 0) return;
-  await refuseWaiting(pino({ level: 'error' }), handedOver, error);
+  // The exit status counts more: with another one systemd would try again for ever.
+  await refuseWaiting(pino({ level: 'error' }), handedOver, error).catch(() => {});
 }
 
 async function main(): Promise<number> {

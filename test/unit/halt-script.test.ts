@@ -1,6 +1,6 @@
 /** ops/scripts/halt where there is nothing to talk to: help, arguments, and how it degrades. Row 153. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
@@ -123,5 +123,26 @@ describe('with systemctl, and no user manager', () => {
     server.close();
     expect(status).toBe(1);
     expect(stderr).toContain('does not answer');
+  });
+});
+
+describe('the operations page', () => {
+  const page = (): string =>
+    readFileSync(path.resolve(import.meta.dirname, '../../docs/operations.md'), 'utf8');
+
+  it('row 342: says that a restart is safe, and describes every way to stop', () => {
+    expect(page()).toContain('A restart is safe for runs');
+    const help = halt(['--help']).stdout;
+    const wishes = help.match(/^ {2}(--[a-z]+)/gm)?.map((line) => line.trim()) ?? [];
+    expect(wishes).toContain('--all');
+    const shown = wishes.filter((wish) => !['--workspace', '--wait', '--help'].includes(wish));
+    for (const wish of shown) expect(page()).toContain(`ops/scripts/halt ${wish}`);
+    expect(page()).toContain('`systemctl --user stop UNIT`');
+    expect(page()).toContain('`systemctl --user stop outlive-attempts-<workspace>.slice`');
+  });
+
+  it('row 343: says what a restart is not', () => {
+    for (const other of ['a reboot', 'Sleep', 'a stopped VM (`wsl --shutdown`)'])
+      expect(page()).toContain(other);
   });
 });
