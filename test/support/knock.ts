@@ -4,9 +4,9 @@ import http from 'node:http';
 export type Knock =
   | { readonly kind: 'answered'; readonly status: number; readonly body: string }
   /** Nobody listened. */
-  | { readonly kind: 'refused' }
+  | { readonly kind: 'refused'; readonly code: string }
   /** Somebody took the connection and dropped it. */
-  | { readonly kind: 'cut' };
+  | { readonly kind: 'cut'; readonly code: string };
 
 const REFUSED: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOENT', 'EAGAIN']);
 
@@ -29,13 +29,15 @@ export function knock(
       response.setEncoding('utf8').on('data', (chunk: string) => {
         body += chunk;
       });
-      response.on('error', () => resolve({ kind: 'cut' }));
+      response.on('error', ({ code = '' }: NodeJS.ErrnoException) =>
+        resolve({ kind: 'cut', code }),
+      );
       response.on('end', () =>
         resolve({ kind: 'answered', status: response.statusCode ?? 0, body }),
       );
     });
     request.on('error', ({ code = '' }: NodeJS.ErrnoException) =>
-      resolve({ kind: REFUSED.has(code) ? 'refused' : 'cut' }),
+      resolve({ kind: REFUSED.has(code) ? 'refused' : 'cut', code }),
     );
   });
 }
