@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
 import type { ApiContext } from './api/context.ts';
 import { FramePages } from './api/frames.ts';
+import { listenOnHandedOver, type Served } from './api/handed-over.ts';
 import type { RuntimeView } from './api/schemas.ts';
 import type { ApiOptions, Listener, SocketListener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
@@ -24,6 +25,7 @@ import { openStore } from './store/store.ts';
 import type { Faults } from './supervisor/faults.ts';
 import type { ShutdownPolicy } from './supervisor/shutdown.ts';
 import { createHint } from './supervisor/signal.ts';
+import { type HandedOver, NOTHING_HANDED_OVER } from './systemd/listen-fds.ts';
 import { systemTimers } from './systemd/timers.ts';
 import { VERSION } from './version.ts';
 
@@ -32,6 +34,8 @@ export interface DaemonOptions {
   readonly log: Logger;
   readonly fault: Faults;
   readonly entropy?: Entropy;
+  /** Sockets of socket units; what is not handed over the daemon opens itself. */
+  readonly handedOver?: HandedOver;
   /** Called when a daemon that had to refuse for a while does its work after all. */
   readonly onServing?: () => void;
 }
@@ -42,7 +46,9 @@ export interface Daemon {
   readonly refusal: OutliveError | null;
   /** Resolves when it cannot go on and has to be closed. */
   readonly lost: Promise<Error>;
-  /** Takes no more work and lets go; attempts run on. */
+  /** What {@link close} does to attempts. */
+  readonly shutdown: ShutdownPolicy;
+  /** Takes no more work and lets go. */
   close(): Promise<void>;
 }
 
@@ -77,6 +83,7 @@ class RunningDaemon implements Daemon {
   readonly #entropy: Entropy;
   readonly #ownership: Ownership;
   readonly #identity: { readonly runtimeInstanceId: string; readonly startedAt: string };
+  readonly #handedOver: HandedOver;
   readonly #api: ApiOptions;
   readonly #wake = createHint();
   readonly #lose: (error: Error) => void;
@@ -90,6 +97,7 @@ class RunningDaemon implements Daemon {
   #tcp: (Listener & { readonly port: number }) | null = null;
   #socket: SocketListener | null = null;
   #guard: SocketGuard | null = null;
+  #served: Served | null = null;
   #retrying: Promise<void> = Promise.resolve();
   #recorded = false;
   #storeSeen = false;
@@ -104,6 +112,7 @@ class RunningDaemon implements Daemon {
     this.#config = options.config;
     this.#log = options.log;
     this.#entropy = entropy;
+    this.#handedOver = options.handedOver ?? NOTHING_HANDED_OVER;
     this.#ownership = ownership;
     this.#identity = { runtimeInstanceId: uuidv7(entropy), startedAt: timestamp(entropy) };
     this.#api = {
@@ -147,8 +156,7 @@ class RunningDaemon implements Daemon {
       pid: process.pid,
       executor: executor.kind,
       socket: directories.apiSocket,
-      host: this.#tcp ? '127.0.0.1' : null,
-      port: this.#tcp?.port ?? null,
+      ...this.#address(),
       activeAttempts: store.attempts.countActive(),
       tookOver: newest?.runtimeInstanceId === runtimeInstanceId ? newest : null,
     };
@@ -159,15 +167,15 @@ class RunningDaemon implements Daemon {
     this.#wake.raise();
     await this.#retrying;
     await this.#guard?.close();
-    await this.#core?.rest(this.#shutdownPolicy());
+    await this.#core?.rest(this.shutdown);
     // Ingress closes last: until here every request got an answer.
-    await Promise.all([this.#tcp?.close(), this.#socket?.close()]);
+    await this.#closeListeners();
     await this.#letGo();
     this.#ownership.release();
   }
 
   /** Without a service manager nothing outlives an orderly end: what runs there is suspended. */
-  #shutdownPolicy(): ShutdownPolicy {
+  get shutdown(): ShutdownPolicy {
     const { shutdown } = this.#config;
     return this.#core?.executor.kind === 'direct' ? { ...shutdown, mode: 'suspend' } : shutdown;
   }
@@ -209,14 +217,18 @@ class RunningDaemon implements Daemon {
     };
   }
 
+  #address(): { host: string | null; port: number | null } {
+    const port = this.#tcp?.port ?? this.#served?.port ?? null;
+    return { host: port === null ? null : '127.0.0.1', port };
+  }
+
   #description(): RuntimeOwner {
     const { workspace, directories } = this.#config;
     return {
       workspaceId: workspace,
       ...this.#identity,
       pid: process.pid,
-      host: this.#tcp ? '127.0.0.1' : null,
-      port: this.#tcp?.port ?? null,
+      ...this.#address(),
       socket: directories.apiSocket,
       version: VERSION,
       schemaVersion: this.#store?.schemaVersion ?? null,
@@ -239,6 +251,8 @@ class RunningDaemon implements Daemon {
       this.#core.supervisor.start();
       this.#core.maintenance.start();
       this.#gate = null;
+      // Whoever waits there is to get an answer, not a refusal because we were just starting.
+      await this.#serveHandedOver();
     } catch (error) {
       await this.#core?.rest();
       await this.#letGo();
@@ -277,12 +291,15 @@ class RunningDaemon implements Daemon {
 
   async #listenOnTcp(): Promise<void> {
     const { port, directories } = this.#config;
-    if (port === null || this.#tcp) return;
-    this.#tcp = await listenOnTcp(this.#api, port, loadToken(directories.token));
+    if (this.#tcp || (port === null && this.#handedOver.http.length === 0)) return;
+    // Made also where systemd has the port: its holders read it from the file, before they come.
+    const token = loadToken(directories.token);
+    if (port === null || this.#handedOver.http.length > 0) return;
+    this.#tcp = await listenOnTcp(this.#api, port, token);
   }
 
   async #listenOnSocket(): Promise<void> {
-    if (this.#socket) return;
+    if (this.#socket || this.#handedOver.api.length > 0) return;
     const { apiSocket: socketPath, runtime } = this.#config.directories;
     const socket = await listenOnSocket(this.#api, socketPath);
     this.#socket = socket;
@@ -296,6 +313,21 @@ class RunningDaemon implements Daemon {
       },
       onLost: this.#lose,
     });
+  }
+
+  /** Not guarded and never moved: these are systemd's. */
+  async #serveHandedOver(): Promise<void> {
+    const { api, http } = this.#handedOver;
+    if (this.#served || api.length + http.length === 0) return;
+    const { token } = this.#config.directories;
+    this.#served = await listenOnHandedOver(this.#api, this.#handedOver, () => loadToken(token));
+    this.#ownership.introduce(this.#description()); // Once more: now the port is known.
+  }
+
+  async #closeListeners(): Promise<void> {
+    const own = [this.#tcp, this.#socket].filter((listener) => listener !== null);
+    const all = [...own, ...(this.#served?.listeners ?? [])];
+    await Promise.all(all.map((listener) => listener.close()));
   }
 
   async #letGo(): Promise<void> {
@@ -312,6 +344,7 @@ class RunningDaemon implements Daemon {
     this.#log.fatal({ code: error.code }, error.message);
     ensureDirectory(this.#config.directories.runtime);
     await this.#listenOnSocket();
+    await this.#serveHandedOver();
     if (!FINAL.has(error.code)) {
       this.#retrying = this.#retry().catch((mistake: Error) => this.#lose(mistake));
     }
@@ -338,7 +371,7 @@ class RunningDaemon implements Daemon {
   /** After a start that failed: as if it had never been. */
   async abandon(): Promise<void> {
     await this.#guard?.close();
-    await Promise.all([this.#tcp?.close(), this.#socket?.close()]);
+    await this.#closeListeners();
     this.#ownership.release();
   }
 }

@@ -153,6 +153,8 @@ export interface Config {
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
+  /** WATCHDOG_USEC in milliseconds, when the service manager waits for a sign of life from us. */
+  readonly watchdogMs: number | null;
   /** The environment runners may be given, already filtered by name. */
   readonly runnerEnvironment: Readonly<Record<string, string>>;
   /** Values of the variables named by keyVariables that are set. Never logged, never stored. */
@@ -221,7 +223,10 @@ function parseLogLevel(text: string): string {
 }
 
 const SHUTDOWN_GRACE_MS = 60_000;
+/** A day: longer is a mistake, and no service manager waits for it. */
+const SHUTDOWN_GRACE_MAX_MS = 86_400_000;
 
+/** The grace is read literally: milliseconds, whole, and nothing else. */
 function parseShutdown(env: Environment): Config['shutdown'] {
   const mode = set(env['OUTLIVE_SHUTDOWN']) ?? 'detach';
   if (mode !== 'detach' && mode !== 'suspend') {
@@ -231,10 +236,10 @@ function parseShutdown(env: Environment): Config['shutdown'] {
     );
   }
   const grace = set(env['SHUTDOWN_GRACE_MS']) ?? String(SHUTDOWN_GRACE_MS);
-  if (!/^\d{1,9}$/.test(grace)) {
+  if (!/^\d{1,8}$/.test(grace) || Number(grace) > SHUTDOWN_GRACE_MAX_MS) {
     throw new OutliveError(
       'usage',
-      `SHUTDOWN_GRACE_MS is "${grace}"; use milliseconds, as 60000. 0 suspends at once.`,
+      `SHUTDOWN_GRACE_MS is "${grace}"; use milliseconds, as 60000, at most ${SHUTDOWN_GRACE_MAX_MS}. 0 suspends at once.`,
     );
   }
   return { mode, graceMs: Number(grace) };
@@ -253,6 +258,14 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
 function parseExecutor(text: string): Config['executor'] {
   if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
   throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
+}
+
+/** Null unless it is this process that systemd expects to hear from (sd_watchdog_enabled(3)). */
+function parseWatchdog(env: Environment): number | null {
+  const microseconds = set(env['WATCHDOG_USEC']);
+  if (microseconds === undefined || !/^[1-9]\d{0,14}$/.test(microseconds)) return null;
+  const pid = set(env['WATCHDOG_PID']);
+  return pid === undefined || pid === String(process.pid) ? Number(microseconds) / 1_000 : null;
 }
 
 /** Reads config.json; a missing file is the default configuration. */
@@ -376,6 +389,7 @@ export function loadConfig(
     executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
+    watchdogMs: parseWatchdog(env),
     runnerEnvironment,
     keys: readKeys(env, file.keyVariables),
     umask: file.umask === undefined ? process.umask() : Number.parseInt(file.umask, 8),

@@ -3,14 +3,19 @@
 import { parseArgs } from 'node:util';
 import type { Logger } from 'pino';
 import pino from 'pino';
+import { refuseWaiting } from './api/handed-over.ts';
 import type { Daemon } from './compose.ts';
 import { startDaemon, systemEntropy } from './compose.ts';
 import type { Config } from './config.ts';
 import { loadConfig } from './config.ts';
 import { EXIT, OutliveError } from './domain/errors.ts';
+import { stopDeadlineMs } from './domain/shutdown.ts';
 import type { Faults } from './supervisor/faults.ts';
 import { isFaultPoint, killAt, noFaults } from './supervisor/faults.ts';
-import { createNotifier } from './systemd/notify.ts';
+import { type HandedOver, NOTHING_HANDED_OVER, takeListenFds } from './systemd/listen-fds.ts';
+import { createNotifier, type Notifier } from './systemd/notify.ts';
+import { systemTimers } from './systemd/timers.ts';
+import { startWatchdog } from './systemd/watchdog.ts';
 import { VERSION } from './version.ts';
 
 const HELP = `Usage: outlived [--workspace NAME]
@@ -65,7 +70,15 @@ function termination(): Promise<NodeJS.Signals> {
   });
 }
 
-async function run(config: Config, log: Logger): Promise<void> {
+/** The unit's status in one line; it reads the store. */
+function look(daemon: Daemon, { workspace }: Config): string {
+  if (daemon.refusal) return `refusing: ${daemon.refusal.code}`;
+  const { problems, activeAttempts } = daemon.runtime();
+  if (problems.length > 0) return `degraded: ${problems.join('; ')}`;
+  return `workspace ${workspace}, ${activeAttempts} running`;
+}
+
+async function run(config: Config, log: Logger, handedOver: HandedOver): Promise<void> {
   const notifier = createNotifier({
     socket: config.notifySocket,
     report: (problem) => log.warn({ problem }, 'notify'),
@@ -76,6 +89,7 @@ async function run(config: Config, log: Logger): Promise<void> {
     log,
     fault: armedFault(config),
     entropy: systemEntropy,
+    handedOver,
     onServing: () => {
       log.info('serving');
       void notifier.ready(`workspace ${config.workspace}`);
@@ -84,13 +98,36 @@ async function run(config: Config, log: Logger): Promise<void> {
   await notifier.ready(
     daemon.refusal ? `refusing: ${daemon.refusal.code}` : `workspace ${config.workspace}`,
   );
+  let end: string | null = null;
+  // Fed to the very end: a stop may take longer than the watchdog waits, and has a deadline of its own.
+  const stopFeeding = feedWatchdog(config, log, notifier, () => end ?? look(daemon, config));
   log.info({ version: VERSION, workspace: config.workspace }, 'ready');
   const why = await Promise.race([ended, daemon.lost]);
-  log.info({ why: why instanceof Error ? why.message : why }, 'stopping; attempts run on');
-  await notifier.stopping('stopping; attempts run on');
+  const { mode, graceMs } = daemon.shutdown;
+  const suspends = mode === 'suspend';
+  end = suspends ? 'stopping; attempts are suspended' : 'stopping; attempts run on';
+  log.info({ why: why instanceof Error ? why.message : why }, end);
+  await notifier.stopping(end, suspends ? stopDeadlineMs(graceMs) : null);
   await daemon.close();
+  stopFeeding();
   log.info('stopped');
   if (why instanceof Error) throw why;
+}
+
+function feedWatchdog(
+  { watchdogMs }: Config,
+  log: Logger,
+  notifier: Notifier,
+  lookAtItself: () => string,
+): () => void {
+  if (watchdogMs === null) return () => {};
+  return startWatchdog({
+    deadlineMs: watchdogMs,
+    notifier,
+    look: lookAtItself,
+    timers: systemTimers,
+    report: (problem) => log.error({ problem }, 'watchdog'),
+  });
 }
 
 /** One sentence for a person on stderr, whatever the log's form. */
@@ -105,19 +142,33 @@ function report(error: unknown): number {
   return EXIT.failed;
 }
 
+/** What makes systemd give up the unit (RestartPreventExitStatus=) is said to who waits for it. */
+async function tellWaiting(handedOver: HandedOver, error: unknown): Promise<void> {
+  const isForPerson = error instanceof OutliveError && error.exit === EXIT.usage;
+  if (!isForPerson || handedOver.api.length + handedOver.http.length === 0) return;
+  // The exit status counts more: with another one systemd would try again for ever.
+  await refuseWaiting(pino({ level: 'error' }), handedOver, error).catch(() => {});
+}
+
 async function main(): Promise<number> {
+  let handedOver = NOTHING_HANDED_OVER;
   try {
     const values = readArguments(process.argv.slice(2));
     if (values.help || values.version) {
       process.stdout.write(values.help ? HELP : `${VERSION}\n`);
       return EXIT.ok;
     }
+    handedOver = takeListenFds(process.env, process.pid, (problem) =>
+      process.stderr.write(`outlived: ${problem}\n`),
+    );
     const config = loadConfig(process.env, { workspace: values.workspace });
     const log = pino({ level: config.logLevel, base: { workspace: config.workspace } });
-    await run(config, log);
+    await run(config, log, handedOver);
     return EXIT.ok;
   } catch (error) {
-    return report(error);
+    const code = report(error);
+    await tellWaiting(handedOver, error);
+    return code;
   }
 }
 

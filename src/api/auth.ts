@@ -44,7 +44,7 @@ function isOwnOrigin(origin: string | undefined, port: number): boolean {
  * Guards every route of a TCP listener. Host and Origin are checked first: a page that
  * rebinds DNS to us, or posts across sites, is refused whatever token it holds.
  */
-export function guardTcp(app: FastifyInstance, token: string, port: () => number): void {
+export function guardTcp(app: FastifyInstance, token: () => string, port: () => number): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const { host, origin, authorization } = request.headers;
     if (!isLocalHost(host, port()) || !isOwnOrigin(origin, port())) {
@@ -57,7 +57,7 @@ export function guardTcp(app: FastifyInstance, token: string, port: () => number
       return;
     }
     const given = /^Bearer (\S+)$/i.exec(authorization ?? '')?.[1];
-    if (given === undefined || !sameSecret(given, token)) {
+    if (given === undefined || !sameSecret(given, token())) {
       done(
         new OutliveError(
           'unauthorized',

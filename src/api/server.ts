@@ -66,9 +66,12 @@ export interface ApiOptions {
   readonly limits?: Partial<ApiLimits>;
 }
 
-type Guard = (app: FastifyInstance) => void;
+/** What a server without routes needs. */
+type GateOptions = Pick<ApiOptions, 'log' | 'gate' | 'limits'>;
 
-function createServer({ log, gate, ...options }: ApiOptions): FastifyInstance {
+export type Guard = (app: FastifyInstance) => void;
+
+function createServer({ log, gate, ...options }: GateOptions): FastifyInstance {
   const limits = { ...API_LIMITS, ...options.limits };
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
@@ -93,8 +96,8 @@ function createServer({ log, gate, ...options }: ApiOptions): FastifyInstance {
   return app;
 }
 
-function createApp(options: ApiOptions, stopping: AbortSignal, guard: Guard): FastifyInstance {
-  const { context, gate, version } = options;
+/** A server that has no routes yet, behind `guard` and then the gate. */
+export function createGated(options: GateOptions, guard: Guard): FastifyInstance {
   const app = createServer(options);
   app.setValidatorCompiler(validatorCompiler);
   // Answers are checked against their schemas by the compiler and the tests, not once more here.
@@ -103,10 +106,20 @@ function createApp(options: ApiOptions, stopping: AbortSignal, guard: Guard): Fa
   useJsonBodies(app);
   guard(app);
   app.addHook('onRequest', (_request, reply, done) => {
-    const refusal = gate();
+    const refusal = options.gate();
     if (refusal) sendProblem(reply, refusal);
     else done();
   });
+  return app;
+}
+
+export function createApp(
+  options: ApiOptions,
+  stopping: AbortSignal,
+  guard: Guard,
+): FastifyInstance {
+  const { context, version } = options;
+  const app = createGated(options, guard);
   const routes = collectRoutes(app);
   for (const plugin of [
     workUnitRoutes,
@@ -194,7 +207,13 @@ export async function listenOnTcp(
 ): Promise<Listener & { readonly port: number }> {
   const stop = new AbortController();
   let actual = port;
-  const app = createApp(options, stop.signal, (guarded) => guardTcp(guarded, token, () => actual));
+  const app = createApp(options, stop.signal, (guarded) =>
+    guardTcp(
+      guarded,
+      () => token,
+      () => actual,
+    ),
+  );
   try {
     await app.listen({ host: '127.0.0.1', port });
   } catch (error) {

@@ -4,19 +4,20 @@ import { access } from 'node:fs/promises';
 import path from 'node:path';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { detachedLog, startDetached, stopDetached } from './daemon-detached.ts';
-import { type DaemonContext, daemonCommand } from './daemon-host.ts';
+import { type DaemonContext, daemonCommand, withHost } from './daemon-host.ts';
 import { attemptsText, restart, running, start, stop } from './daemon-start.ts';
 
 type Verb = (context: DaemonContext) => Promise<number>;
 
 /**
  * The verb with systemd; without it where no manager answers, or where the daemon is told
- * to start attempts directly: in a unit of its own they would end with it.
+ * to start attempts directly: in a unit of its own they would end with it. Units that are
+ * installed go first: their own environment says how they start attempts.
  */
 function anywhere(withSystemd: Verb, without: Verb): Verb {
   return async (context) => {
     const { executor } = context.config;
-    if (executor === 'direct') return without(context);
+    if (executor === 'direct' && !(await isInstalled(context))) return without(context);
     try {
       return await withSystemd(context);
     } catch (error) {
@@ -25,6 +26,12 @@ function anywhere(withSystemd: Verb, without: Verb): Verb {
       return without(context);
     }
   };
+}
+
+/** False also where there is no user manager to ask. */
+function isInstalled(context: DaemonContext): Promise<boolean> {
+  const { workspace } = context.config;
+  return withHost(context, (host) => host.isInstalled(workspace)).catch(() => false);
 }
 
 export const startAnywhere = anywhere(start, startProcess);
@@ -67,7 +74,7 @@ async function stopProcess(context: DaemonContext): Promise<number> {
     await stderr.line('No daemon was running.');
     return EXIT.ok;
   }
-  if (!(await stopDetached(present))) {
+  if (!(await stopDetached(present, context.config.shutdown.graceMs))) {
     await stderr.line(
       `outlive: The daemon (pid ${present.pid}) is still ending. Look at: ${detachedLog(context)}`,
     );

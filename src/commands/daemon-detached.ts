@@ -5,13 +5,13 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RuntimeView } from '../api/schemas.ts';
+import { stopDeadlineMs } from '../domain/shutdown.ts';
 import { daemonEnvironment, writeCredentials } from './daemon-environment.ts';
 import type { DaemonContext } from './daemon-host.ts';
 import { sanitize } from './sanitize.ts';
 
-/** As for its unit: recovery comes before the first answer, the daemon's own grace before its end. */
+/** As for its unit: recovery comes before the first answer. */
 const START_MS = 90_000;
-const STOP_MS = 100_000;
 /** A socket that is there may not be answered on yet, and no event tells when. */
 const ASK_AGAIN_MS = 200;
 const LOG_LINES = 20;
@@ -98,10 +98,13 @@ export async function startDetached(
   }
 }
 
-/** Stops the daemon that has just told its pid on its own socket. True once it is gone. */
-export async function stopDetached({ pid }: RuntimeView): Promise<boolean> {
+/**
+ * Stops the daemon that has just told its pid on its own socket. True once it is gone.
+ * @param graceMs what its attempts have before they are suspended.
+ */
+export async function stopDetached({ pid }: RuntimeView, graceMs: number): Promise<boolean> {
   process.kill(pid, 'SIGTERM');
-  const deadline = performance.now() + STOP_MS;
+  const deadline = performance.now() + stopDeadlineMs(graceMs);
   while (performance.now() < deadline) {
     if (!isAlive(pid)) return true;
     await pause(ASK_AGAIN_MS); // It is no child of ours: no event tells of its end.

@@ -6,7 +6,7 @@ import type { Config, Environment } from '../config.ts';
 import { OutliveError } from '../domain/errors.ts';
 
 // Where outlive and Pi look for their own things; all else a runner needs is named in config.ts.
-const PREFIXES = /^(?:XDG_|OUTLIVE_|PI_)/;
+const PREFIXES = /^(?:XDG_|OUTLIVE_|PI_|SHUTDOWN_GRACE_MS$)/;
 
 // Identity of an attempt: a daemon that is started from inside one is not that attempt.
 const NEVER: ReadonlySet<string> = new Set(['OUTLIVE_NONCE', 'OUTLIVE_MARK']);

@@ -2,6 +2,7 @@
 import { type Context, workspaceFlag } from './context.ts';
 
 export interface UnitState {
+  readonly unit: string;
   readonly active: string;
   readonly result: string;
 }
@@ -13,13 +14,20 @@ export interface UnitSpec {
   readonly credentials: readonly { readonly name: string; readonly path: string }[];
   /** Of the caller: what runners write is to have the modes it has elsewhere. */
   readonly umask: number;
+  readonly stopMs: number;
 }
 
-/** The daemon's unit in the user manager. */
+/** The daemon's unit in the user manager: the installed one where there is one, else a transient one. */
 export interface UnitHost {
+  isInstalled(workspace: string): Promise<boolean>;
+  /** True when systemd would start the daemon for whoever connects. */
+  isListening(workspace: string): Promise<boolean>;
   state(workspace: string): Promise<UnitState>;
   start(spec: UnitSpec): Promise<UnitState>;
-  stop(workspace: string): Promise<UnitState>;
+  /** Waits `stopMs` milliseconds and somewhat more. */
+  stop(workspace: string, stopMs: number): Promise<UnitState>;
+  /** Of an installed unit; its sockets stay open. */
+  restart(workspace: string, stopMs: number): Promise<UnitState>;
   close(): void;
 }
 

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { EXIT, OutliveError } from '../domain/errors.ts';
-import { daemonUnitName } from '../domain/names.ts';
+import { daemonUnitName, installedUnits } from '../domain/names.ts';
 import type { DaemonContext } from './daemon-host.ts';
 import { sanitize } from './sanitize.ts';
 
@@ -34,7 +34,10 @@ export async function daemonLogs(
   if (!/^\d{1,7}$/.test(lines)) {
     throw new OutliveError('usage', `-n "${lines}" is not a number of lines, as in -n 50.`);
   }
-  const argv = ['--user', '-u', daemonUnitName(config.workspace), '-n', lines, '--no-pager'];
+  const { workspace } = config;
+  // Both: the daemon may have run in either.
+  const units = [daemonUnitName(workspace), installedUnits(workspace).service];
+  const argv = ['--user', ...units.flatMap((unit) => ['-u', unit]), '-n', lines, '--no-pager'];
   const child = spawn('journalctl', follow ? [...argv, '-f'] : argv, { stdio: 'inherit' });
   try {
     const [code] = (await once(child, 'exit')) as [number | null];

@@ -1,7 +1,6 @@
 /** `outlive daemon status`. */
 import type { RuntimeView } from '../api/schemas.ts';
 import { EXIT, OutliveError } from '../domain/errors.ts';
-import { daemonUnitName } from '../domain/names.ts';
 import { type DaemonContext, daemonCommand, withHost } from './daemon-host.ts';
 import { formatDuration } from './duration.ts';
 import { sanitizeLine } from './sanitize.ts';
@@ -24,13 +23,12 @@ export async function status(context: DaemonContext, { json }: StatusOptions): P
 
 async function withUnitState(context: DaemonContext, error: unknown): Promise<unknown> {
   if (!(error instanceof OutliveError) || error.code !== 'daemon_unreachable') return error;
-  const unit = daemonUnitName(context.config.workspace);
   const state = await withHost(context, (host) => host.state(context.config.workspace)).catch(
     () => null, // The answer is "unreachable" with or without a user manager to ask.
   );
   if (state === null || state.active === 'inactive') return error;
   const why = state.active === 'failed' ? ` (${state.result})` : '';
-  const detail = `${error.message} Its unit ${unit} is ${state.active}${why}; see: ${daemonCommand(context, 'logs')}`;
+  const detail = `${error.message} Its unit ${state.unit} is ${state.active}${why}; see: ${daemonCommand(context, 'logs')}`;
   return new OutliveError(error.code, detail, { extra: error.extra, cause: error });
 }
 

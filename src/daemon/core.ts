@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Config, ConfigFile } from '../config.ts';
 import type { Entropy } from '../domain/ids.ts';
+import { REST_MS, SHUTDOWN_MARGIN_MS } from '../domain/shutdown.ts';
 import type { ChosenExecutor } from '../executor/routed.ts';
 import { bundledPi, WRAPPER } from '../layout.ts';
 import { createCensus, keepCensus, recover } from '../recovery/recover.ts';
@@ -16,7 +17,7 @@ import {
   type MaintenanceOptions,
 } from '../supervisor/maintenance.ts';
 import type { Policies, Preset } from '../supervisor/policies.ts';
-import { DETACH, SHUTDOWN_MARGIN_MS, type ShutdownPolicy } from '../supervisor/shutdown.ts';
+import { DETACH, type ShutdownPolicy } from '../supervisor/shutdown.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
@@ -44,9 +45,6 @@ export interface Core {
   /** After {@link rest}: nothing of it is left. */
   close(): Promise<void>;
 }
-
-/** Attempts end by themselves; a start or a look that is under way may take this long to end, milliseconds. */
-const REST_MS = 5_000;
 
 /** A preset's slots are counted by its own name. */
 const presetSlots = ({ presets }: ConfigFile): Record<string, number> =>

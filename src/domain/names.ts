@@ -63,3 +63,17 @@ export function dropInDirectoryName(workspace: string): string {
 export function daemonUnitName(workspace: string): string {
   return `outlived-${workspace}.service`;
 }
+
+/** What ops/scripts/install puts in place for a workspace, instead of {@link daemonUnitName}. */
+export interface InstalledUnits {
+  readonly service: string;
+  /** They start the service when somebody connects, so they are stopped before it. */
+  readonly sockets: readonly string[];
+}
+
+export function installedUnits(workspace: string): InstalledUnits {
+  return {
+    service: `outlived@${workspace}.service`,
+    sockets: [`outlived-http@${workspace}.socket`, `outlived-api@${workspace}.socket`],
+  };
+}

@@ -2,6 +2,7 @@
  * The daemon's orderly end, as far as attempts go. `detach` lets them run on; `suspend`
  * gives them a grace, then ends what is left so that the next daemon goes on with it.
  */
+import { SHUTDOWN_MARGIN_MS } from '../domain/shutdown.ts';
 import type { Context } from './context.ts';
 import { suspend } from './end.ts';
 import type { AttemptWatch } from './watch.ts';
@@ -13,12 +14,6 @@ export interface ShutdownPolicy {
 }
 
 export const DETACH: ShutdownPolicy = { mode: 'detach', graceMs: 0 };
-
-/**
- * After the grace, how long the ends of suspended attempts are waited for, milliseconds.
- * What is not over by then is over later: the order is stored, and the next daemon reads it.
- */
-export const SHUTDOWN_MARGIN_MS = 25_000;
 
 /** False when `ms` passed first. */
 async function within(ms: number, done: Promise<unknown>): Promise<boolean> {

@@ -52,6 +52,12 @@ export function refusedAs(error: unknown, ...names: readonly string[]): boolean 
   return names.some((name) => error.errorName === `org.freedesktop.systemd1.${name}`);
 }
 
+/** True when the manager knows no file of the name it was asked about. */
+export function isNoSuchFile(error: unknown): boolean {
+  if (!(error instanceof BusError) || error.failure !== 'refused') return false;
+  return /\.(FileNotFound|NoSuchUnit)$/.test(error.errorName ?? '');
+}
+
 /** What went wrong on the bus as the refusal the supervisor knows; any other error is itself. */
 export function asUnavailable(cause: unknown): unknown {
   if (!(cause instanceof BusError)) return cause;

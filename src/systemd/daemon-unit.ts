@@ -1,12 +1,13 @@
 /**
- * The unit the daemon itself runs in where no unit files are installed: a transient
- * service of the user manager, so that it has a log, a stop with a deadline, and no
- * terminal it could die with. For the command line; the daemon never needs it.
+ * The unit the daemon itself runs in: the installed `outlived@<workspace>.service` where
+ * ops/scripts/install enabled one, else a transient service of the user manager, so that it
+ * has a log, a stop with a deadline, and no terminal it could die with. For the command
+ * line; the daemon never needs it.
  */
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { OutliveError } from '../domain/errors.ts';
-import { daemonUnitName } from '../domain/names.ts';
+import { daemonUnitName, installedUnits } from '../domain/names.ts';
 import { Bus } from './bus.ts';
 import { asUnavailable, BusError, refusedAs } from './bus-error.ts';
 import { JobWatch } from './jobs.ts';
@@ -16,11 +17,11 @@ import { hintOf } from './signals.ts';
 import { systemTimers } from './timers.ts';
 import { text } from './values.ts';
 
-/** Microseconds: READY=1 comes after recovery, the end after the daemon's own grace of 60 s. */
-const START_US = 90_000_000n;
-const STOP_US = 90_000_000n;
-/** Our patience with either: systemd's deadline and a margin, so that its verdict comes first. */
-const CHANGE_MS = 100_000;
+/** READY=1 comes after recovery, milliseconds. */
+const START_MS = 90_000;
+/** Our patience with a start; with either systemd's deadline and this, so that its verdict comes first. */
+const VERDICT_MS = 10_000;
+const CHANGE_MS = START_MS + VERDICT_MS;
 const READ_MS = 5_000;
 const REREAD_MS = 1_000; // Signals may be missed.
 
@@ -32,11 +33,19 @@ export interface DaemonUnitSpec {
   /** Each becomes `$CREDENTIALS_DIRECTORY/<name>`; `path` is absolute. */
   readonly credentials: readonly { readonly name: string; readonly path: string }[];
   readonly umask: number;
+  /** How long its orderly end may take, milliseconds. */
+  readonly stopMs: number;
 }
 
-/** systemd's ActiveState (`inactive` also when no such unit is loaded) and its Result. */
 export interface DaemonUnitState {
+  /** The one that is loaded, else the one that a start would use. */
+  readonly unit: string;
+  /**
+   * systemd's ActiveState, `inactive` also when no such unit is loaded; `auto-restart` while
+   * systemd waits to start a failed one again.
+   */
   readonly active: string;
+  /** systemd's Result. */
   readonly result: string;
 }
 
@@ -61,8 +70,8 @@ export function daemonUnitProperties(spec: DaemonUnitSpec): readonly PlainProper
     ['Description', 's', `outlive daemon, workspace ${spec.workspace}`],
     ['Environment', 'as', Object.entries(spec.environment).map((pair) => pair.join('='))],
     ['KillMode', 's', 'control-group'],
-    ['TimeoutStartUSec', 't', START_US],
-    ['TimeoutStopUSec', 't', STOP_US],
+    ['TimeoutStartUSec', 't', BigInt(START_MS) * 1_000n],
+    ['TimeoutStopUSec', 't', BigInt(spec.stopMs) * 1_000n],
     ['SyslogIdentifier', 's', `outlived-${spec.workspace}`],
     ['UMask', 'u', spec.umask],
   ];
@@ -110,14 +119,36 @@ export class DaemonUnits {
     this.#bus.close();
   }
 
+  /** True when ops/scripts/install (or a person) enabled the daemon's own unit files. */
+  async isInstalled(workspace: string): Promise<boolean> {
+    const { service, sockets } = installedUnits(workspace);
+    for (const unit of [service, ...sockets]) {
+      const state = await this.#manager.unitFileState(unit).catch(throwReadable);
+      if (state?.startsWith('enabled')) return true;
+    }
+    return false;
+  }
+
+  /** Of whichever unit the daemon runs in, or ran in last. */
   async state(workspace: string): Promise<DaemonUnitState> {
-    const name = daemonUnitName(workspace);
+    const { service } = installedUnits(workspace);
+    const transient = await this.#stateOf(daemonUnitName(workspace));
+    if (!isDown(transient)) return transient;
+    const installed = await this.#stateOf(service);
+    if (installed.active !== 'inactive') return installed;
+    if (transient.active !== 'inactive') return transient;
+    return (await this.isInstalled(workspace)) ? installed : transient;
+  }
+
+  async #stateOf(unit: string): Promise<DaemonUnitState> {
     try {
       // Asked first: reading an unloaded unit makes systemd look for its file and log that it has none.
-      const loaded = await this.#manager.listUnits([name]);
-      if (loaded.length === 0) return { active: 'inactive', result: 'success' };
-      const { unit, service } = await this.#manager.snapshot(name);
-      return { active: text(unit['ActiveState']), result: text(service['Result']) };
+      const loaded = await this.#manager.listUnits([unit]);
+      if (loaded.length === 0) return { unit, active: 'inactive', result: 'success' };
+      const facts = await this.#manager.snapshot(unit);
+      const isWaiting = text(facts.unit['SubState']) === 'auto-restart';
+      const active = isWaiting ? 'auto-restart' : text(facts.unit['ActiveState']);
+      return { unit, active, result: text(facts.service['Result']) };
     } catch (error) {
       throw readable(error);
     }
@@ -126,39 +157,73 @@ export class DaemonUnits {
   /**
    * Starts the unit, or joins a start that is under way, and returns its state once it
    * is active, failed or gone. An earlier failure of the same name is cleared first.
+   * An installed unit comes with its sockets, and takes nothing of `spec` but the workspace.
    */
   async start(spec: DaemonUnitSpec): Promise<DaemonUnitState> {
-    const unit = daemonUnitName(spec.workspace);
+    const { unit } = await this.state(spec.workspace);
     await this.#clearFailure(unit);
-    const properties = toBus(daemonUnitProperties(spec));
-    await this.#manager.startTransientUnit(unit, properties).catch(unless('UnitExists'));
-    return this.#until(spec.workspace, ({ active }) => active !== 'activating');
+    if (unit === daemonUnitName(spec.workspace)) {
+      const properties = toBus(daemonUnitProperties(spec));
+      await this.#manager.startTransientUnit(unit, properties).catch(unless('UnitExists'));
+    } else {
+      await this.#manager.startUnit(unit).catch(throwReadable);
+    }
+    return this.#until(unit, ({ active }) => active !== 'activating');
   }
 
-  /** Stops the unit and returns its last state, once nothing of it runs. */
-  async stop(workspace: string): Promise<DaemonUnitState> {
-    const unit = daemonUnitName(workspace);
+  /**
+   * Stops the daemon in whichever unit it runs, and returns its last state, once nothing of
+   * it runs. Its sockets go first: the next connection would start it again.
+   * @param stopMs how long its orderly end may take, milliseconds.
+   */
+  async stop(workspace: string, stopMs: number): Promise<DaemonUnitState> {
+    const { unit } = await this.state(workspace);
+    const patienceMs = stopMs + VERDICT_MS;
+    const { sockets } = installedUnits(workspace);
+    for (const socket of await this.#manager.listUnits(sockets).catch(throwReadable)) {
+      await this.#manager.stopUnit(socket).catch(unless('NoSuchUnit'));
+    }
     await this.#manager.stopUnit(unit).catch(unless('NoSuchUnit'));
-    const state = await this.#until(workspace, ({ active }) => /^(inactive|failed)$/.test(active));
+    const state = await this.#until(unit, isDown, patienceMs);
     await this.#clearFailure(unit);
     return state;
+  }
+
+  /**
+   * Restarts the installed unit, with its sockets left open, and returns its state once it
+   * is active, failed or waits for another try.
+   * @param stopMs how long its orderly end may take, milliseconds.
+   */
+  async restart(workspace: string, stopMs: number): Promise<DaemonUnitState> {
+    const { service } = installedUnits(workspace);
+    await this.#clearFailure(service);
+    await this.#manager.restartUnit(service).catch(throwReadable);
+    const isSettled = ({ active }: DaemonUnitState): boolean => !/^(de)?activating$/.test(active);
+    return this.#until(service, isSettled, stopMs + CHANGE_MS);
+  }
+
+  /** True when a connection would start the daemon. */
+  async isListening(workspace: string): Promise<boolean> {
+    const { sockets } = installedUnits(workspace);
+    return (await this.#manager.listUnits(sockets, ['active']).catch(throwReadable)).length > 0;
   }
 
   async #clearFailure(unit: string): Promise<void> {
     await this.#manager.resetFailed(unit).catch(unless('NoSuchUnit'));
   }
 
-  /** Reads the state at each hint until it is as wanted, or for {@link CHANGE_MS}. */
+  /** Reads the state at each hint until it is as wanted, or for `patienceMs`. */
   async #until(
-    workspace: string,
+    unit: string,
     isWanted: (state: DaemonUnitState) => boolean,
+    patienceMs = CHANGE_MS,
   ): Promise<DaemonUnitState> {
-    const end = performance.now() + CHANGE_MS;
+    const end = performance.now() + patienceMs;
     for (;;) {
       // Listening before reading, so that no change falls in between.
-      const hint = this.#nextHint(daemonUnitName(workspace));
+      const hint = this.#nextHint(unit);
       try {
-        const state = await this.state(workspace);
+        const state = await this.#stateOf(unit);
         if (isWanted(state) || performance.now() > end) return state;
         await hint.came;
       } finally {
@@ -179,6 +244,13 @@ export class DaemonUnits {
     };
     return { came, stop };
   }
+}
+
+const isDown = ({ active }: DaemonUnitState): boolean =>
+  active === 'inactive' || active === 'failed';
+
+function throwReadable(error: unknown): never {
+  throw readable(error);
 }
 
 /** Lets one refusal of the manager pass; any other failure becomes an error a person can read. */

@@ -4,6 +4,7 @@
  * the executor.
  */
 import type { Bus } from './bus.ts';
+import { isNoSuchFile } from './bus-error.ts';
 import { BUS_DRIVER, SYSTEMD } from './bus-names.ts';
 import type { JobWatch } from './jobs.ts';
 import type { UnitProperty } from './properties.ts';
@@ -54,12 +55,30 @@ export class Manager {
     properties: readonly UnitProperty[],
   ): Promise<string | null> {
     const body = [unit, 'fail', properties.map(([name, value]) => [name, value]), []];
-    const watch = this.#jobs.watch(unit, this.#deadlines.jobMs);
+    return this.#startJob(unit, 'StartTransientUnit', 'ssa(sv)a(sa(sv))', body);
+  }
+
+  /** StartUnit of a unit that has a file, over any job that is queued; waits like the above. */
+  async startUnit(unit: string): Promise<void> {
+    await this.#startJob(unit, 'StartUnit', 'ss', [unit, 'replace']);
+  }
+
+  /** RestartUnit, the same way: stopped and started in one job, started also when it was down. */
+  async restartUnit(unit: string): Promise<void> {
+    await this.#startJob(unit, 'RestartUnit', 'ss', [unit, 'replace']);
+  }
+
+  /**
+   * What a unit's file is to systemd: `enabled`, `disabled`, `static`, …; null when it has
+   * none. For an instance of a template `enabled` means that this very instance is.
+   */
+  async unitFileState(unit: string): Promise<string | null> {
     try {
-      const [job] = await this.#change('StartTransientUnit', 'ssa(sv)a(sa(sv))', body);
-      return await watch.ended(text(job));
-    } finally {
-      watch.stop();
+      const [state] = await this.#read('GetUnitFileState', 's', [unit]);
+      return text(state);
+    } catch (error) {
+      if (isNoSuchFile(error)) return null;
+      throw error;
     }
   }
 
@@ -86,9 +105,12 @@ export class Manager {
     }
   }
 
-  /** Names of all loaded units that match one of the globs. */
-  async listUnits(patterns: readonly string[]): Promise<readonly string[]> {
-    const [units] = await this.#read('ListUnitsByPatterns', 'asas', [[], patterns]);
+  /** Names of all loaded units that match one of the globs, in one of the ActiveStates if given. */
+  async listUnits(
+    patterns: readonly string[],
+    states: readonly string[] = [],
+  ): Promise<readonly string[]> {
+    const [units] = await this.#read('ListUnitsByPatterns', 'asas', [states, patterns]);
     return list(units).map((row) => text(list(row)[0]));
   }
 
@@ -131,6 +153,21 @@ export class Manager {
     const request = { ...BUS_DRIVER, member: 'GetConnectionUnixProcessID', signature: 's', body };
     const [pid] = await this.#bus.call(request, this.#deadlines.readMs);
     return Number(integer(pid));
+  }
+
+  async #startJob(
+    unit: string,
+    member: string,
+    signature: string,
+    body: readonly unknown[],
+  ): Promise<string | null> {
+    const watch = this.#jobs.watch(unit, this.#deadlines.jobMs);
+    try {
+      const [job] = await this.#change(member, signature, body);
+      return await watch.ended(text(job));
+    } finally {
+      watch.stop();
+    }
   }
 
   async #getAll(unit: string, kind: 'Unit' | 'Service'): Promise<PropertyMap> {

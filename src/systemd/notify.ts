@@ -19,10 +19,10 @@ export interface NotifyOptions {
 /** All resolve once the message is handed over or given up, and never reject. */
 export interface Notifier {
   ready(status: string): Promise<void>;
-  status(status: string): Promise<void>;
-  stopping(status: string): Promise<void>;
+  /** With how long it may take from now on where TimeoutStopSec= is less, milliseconds; null asks for no more. */
+  stopping(status: string, deadlineMs: number | null): Promise<void>;
   /** Before WatchdogSec= has passed; each costs a process. */
-  watchdog(): Promise<void>;
+  watchdog(status: string): Promise<void>;
 }
 
 function send(options: NotifyOptions, socket: string, variables: readonly string[]): Promise<void> {
@@ -58,8 +58,10 @@ export function createNotifier(options: NotifyOptions): Notifier {
   const statusLine = (status: string): string => `STATUS=${status.replace(/\s+/g, ' ')}`;
   return {
     ready: (status) => tell('READY=1', statusLine(status)),
-    status: (status) => tell(statusLine(status)),
-    stopping: (status) => tell('STOPPING=1', statusLine(status)),
-    watchdog: () => tell('WATCHDOG=1'),
+    stopping: (status, deadlineMs) => {
+      const more = deadlineMs === null ? [] : [`EXTEND_TIMEOUT_USEC=${deadlineMs * 1_000}`];
+      return tell('STOPPING=1', statusLine(status), ...more);
+    },
+    watchdog: (status) => tell('WATCHDOG=1', statusLine(status)),
   };
 }

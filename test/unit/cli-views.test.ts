@@ -179,6 +179,7 @@ describe('the unit of the daemon', () => {
     environment: { PATH: '/bin' },
     credentials: [{ name: 'LAB_KEY', path: '/run/LAB_KEY' }],
     umask: 0o027,
+    stopMs: 120_000,
   };
 
   it('is ready when the daemon says so, and goes with everything in it', () => {
@@ -190,7 +191,7 @@ describe('the unit of the daemon', () => {
       NotifyAccess: 'all',
       KillMode: 'control-group',
       UMask: 0o027,
-      TimeoutStopUSec: 90_000_000n,
+      TimeoutStopUSec: 120_000_000n,
       ExecStart: [['/bin/node', spec.argv, false]],
       Environment: ['PATH=/bin'],
       LoadCredential: [['LAB_KEY', '/run/LAB_KEY']],

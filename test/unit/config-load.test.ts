@@ -394,3 +394,32 @@ describe('the rest of the surroundings', () => {
     expect(error.message).toContain('debug');
   });
 });
+
+describe('what the service manager and a shutdown are told by', () => {
+  it('a watchdog is ours when it names this process, or none', () => {
+    expect(load().watchdogMs).toBeNull();
+    expect(load({ WATCHDOG_USEC: '60000000' }).watchdogMs).toBe(60_000);
+    const forUs = { WATCHDOG_USEC: '3000000', WATCHDOG_PID: String(process.pid) };
+    expect(load(forUs).watchdogMs).toBe(3_000);
+    expect(load({ ...forUs, WATCHDOG_PID: String(process.pid + 1) }).watchdogMs).toBeNull();
+    expect(load({ WATCHDOG_USEC: '0' }).watchdogMs).toBeNull();
+  });
+
+  it('a shutdown detaches, with a grace of 60 s for what cannot', () => {
+    expect(load()).toMatchObject({ shutdown: { mode: 'detach', graceMs: 60_000 } });
+    const asked = load({ OUTLIVE_SHUTDOWN: 'suspend', SHUTDOWN_GRACE_MS: '0' });
+    expect(asked).toMatchObject({ shutdown: { mode: 'suspend', graceMs: 0 } });
+  });
+
+  it.each([
+    ['OUTLIVE_SHUTDOWN', 'kill'],
+    ['SHUTDOWN_GRACE_MS', '60s'],
+    ['SHUTDOWN_GRACE_MS', '-1'],
+    ['SHUTDOWN_GRACE_MS', '1e3'],
+    ['SHUTDOWN_GRACE_MS', '86400001'],
+  ])('%s=%s is read literally and refused', (name, value) => {
+    const error = refusal(() => load({ [name]: value }));
+    expect(error.code).toBe('usage');
+    expect(error.message).toContain(`${name} is "${value}"`);
+  });
+});

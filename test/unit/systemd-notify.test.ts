@@ -33,19 +33,24 @@ test('each message goes to the socket that was handed in, a status on one line',
   });
   await notifier.ready('2 attempts\nrunning');
   expect(lines()).toEqual(['/run/n', 'READY=1', 'STATUS=2 attempts running']);
-  await notifier.status('idle');
-  expect(lines()).toEqual(['/run/n', 'STATUS=idle']);
-  await notifier.stopping('detaching');
+  await notifier.stopping('detaching', null);
   expect(lines()).toEqual(['/run/n', 'STOPPING=1', 'STATUS=detaching']);
-  await notifier.watchdog();
-  expect(lines()).toEqual(['/run/n', 'WATCHDOG=1']);
+  await notifier.stopping('suspending', 90_000);
+  expect(lines()).toEqual([
+    '/run/n',
+    'STOPPING=1',
+    'STATUS=suspending',
+    'EXTEND_TIMEOUT_USEC=90000000',
+  ]);
+  await notifier.watchdog('idle');
+  expect(lines()).toEqual(['/run/n', 'WATCHDOG=1', 'STATUS=idle']);
   expect(reports).toEqual([]);
 });
 
 test('without a socket no process is started', async () => {
   const notifier = createNotifier({ socket: null, command, report: () => {} });
   await notifier.ready('up');
-  await notifier.watchdog();
+  await notifier.watchdog('idle');
   expect(existsSync(seen)).toBe(false);
 });
 
