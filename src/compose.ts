@@ -167,7 +167,11 @@ class RunningDaemon implements Daemon {
     this.#wake.raise();
     await this.#retrying;
     await this.#guard?.close();
-    await this.#core?.rest(this.shutdown);
+    const { shutdown } = this;
+    // On systemd's sockets nobody need be turned away: who comes from now on waits for the next
+    // daemon. Not where attempts have a grace: that may be long.
+    if (shutdown.mode === 'detach') await this.#letGoOfHandedOver();
+    await this.#core?.rest(shutdown);
     // Ingress closes last: until here every request got an answer.
     await this.#closeListeners();
     await this.#letGo();
@@ -325,9 +329,13 @@ class RunningDaemon implements Daemon {
   }
 
   async #closeListeners(): Promise<void> {
-    const own = [this.#tcp, this.#socket].filter((listener) => listener !== null);
-    const all = [...own, ...(this.#served?.listeners ?? [])];
-    await Promise.all(all.map((listener) => listener.close()));
+    await Promise.all([this.#tcp?.close(), this.#socket?.close(), this.#letGoOfHandedOver()]);
+  }
+
+  async #letGoOfHandedOver(): Promise<void> {
+    const listeners = this.#served?.listeners ?? [];
+    this.#served = null;
+    await Promise.all(listeners.map((listener) => listener.close()));
   }
 
   async #letGo(): Promise<void> {

@@ -175,6 +175,9 @@ function endings(
   };
 }
 
+const shuttingDown = (): OutliveError =>
+  new OutliveError('shutting_down', 'The daemon is shutting down. Try again in a moment.');
+
 export function createSupervisor(context: Context): Supervisor {
   const watches = new Map<string, AttemptWatch>();
   let closing = false;
@@ -211,12 +214,7 @@ export function createSupervisor(context: Context): Supervisor {
   return {
     start: () => scheduler.start(),
     submit: (input, options) => {
-      if (closing) {
-        throw new OutliveError(
-          'shutting_down',
-          'The daemon is shutting down. Try again in a moment.',
-        );
-      }
+      if (closing) throw shuttingDown();
       const submission = submit(context, input, options);
       for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
       if (submission.claim) scheduler.launch(submission.claim);

@@ -16,11 +16,17 @@ const modeOf = (file: string): number => statSync(file).mode & 0o777;
 
 const UNUSABLE = new OutliveError('store_unavailable', 'The store is not open.');
 
-/** Nothing behind the gate: a request that passes it would fail by our mistake. */
+/** Nothing behind the gate: who asks for it at all, even while routes are made, is wrong. */
+const NOTHING_YET = new Proxy({} as ApiContext, {
+  get: (_target, name) => {
+    throw new Error(`asked for ${String(name)} behind a closed gate`);
+  },
+});
+
 const refusedOptions = (refusal: OutliveError = UNUSABLE): ApiOptions => ({
   log: silent,
   version: '0.0.0',
-  context: {} as ApiContext,
+  context: NOTHING_YET,
   gate: () => refusal,
 });
 
