@@ -50,6 +50,7 @@ export function workUnitView(
     neverStartedCount: _count,
     neverStartedAt: _since,
     lastSeq: _seq,
+    resume: _note,
     ...shown
   } = {
     request: null,

@@ -115,9 +115,10 @@ describe('without a daemon', () => {
     expect((await outlive(['--workspace', 'main', 'ps'], { env })).stderr).not.toContain('lab');
   });
 
-  it('and without a user manager, daemon start and stop say what is needed', async () => {
+  it('and without a user manager that is wanted, daemon start and stop say what is needed', async () => {
+    const env = { OUTLIVE_EXECUTOR: 'systemd' };
     for (const verb of ['start', 'stop', 'restart']) {
-      const { code, stderr } = await outlive(['daemon', verb]);
+      const { code, stderr } = await outlive(['daemon', verb], { env });
       expect(stderr).toContain('loginctl enable-linger');
       expect(code).toBe(4);
     }
