@@ -171,6 +171,24 @@ describe('a stream of connections', () => {
     expect(sequenceIsWhole(events)).toBe(true);
   });
 
+  it('that submit through restarts: none is told that the daemon stops, each is there once', async () => {
+    await rig.client.pause(); // Queued is enough here.
+    let goesOn = true;
+    const ids: string[] = [];
+    const submitting = async (): Promise<void> => {
+      while (goesOn) ids.push((await rig.submit({ argv: ['true'] })).id);
+    };
+    const restarting = async (): Promise<void> => {
+      for (let restart = 0; restart < 10; restart += 1) await systemctl('restart', service(rig));
+      goesOn = false;
+    };
+    await Promise.all([restarting(), submitting(), submitting(), submitting()]);
+    expect(ids.length).toBeGreaterThan(30);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const id of ids) await rig.client.cancelWorkUnit(id);
+    await rig.client.resume();
+  });
+
   it('through SIGKILL after SIGKILL: none is refused, and systemd does not give up', async () => {
     const knocking = keepKnocking(20);
     for (let kills = 0; kills < 8; kills += 1) {
