@@ -69,6 +69,15 @@ const RECIPES: Readonly<Record<string, Make>> = {
   'post /runtime/pause': plain('/runtime/pause', NOTHING),
   'post /runtime/drain': plain('/runtime/drain', NOTHING),
   'post /runtime/resume': plain('/runtime/resume', NOTHING),
+  'get /providers': plain('/providers'),
+  'post /providers/{name}/resume': plain('/providers/nobody/resume', { ...NOTHING, status: 404 }),
+  'get /spend': plain('/spend'),
+  'post /maintenance/gc': plain('/maintenance/gc', { body: { dryRun: true } }),
+  'post /maintenance/backup': (rig) => ({
+    path: '/maintenance/backup',
+    body: { path: `${rig.directory}/copy.db` },
+    status: 200,
+  }),
   'get /openapi.json': plain('/openapi.json'),
   'get /docs': plain('/docs'),
 };

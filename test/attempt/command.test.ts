@@ -37,6 +37,7 @@ test('a command that succeeds: its events in order, exit status 0, output kept',
     signal: null,
     usage: null,
     costUsd: null,
+    retryAt: null,
     leftovers: [],
   });
   expect(await lab.read('stdout')).toBe(`${lab.launch.cwd}\n`);

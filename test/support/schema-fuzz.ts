@@ -61,6 +61,8 @@ function typeOf(schema: Schema): string {
   return known === null ? 'null' : typeof known;
 }
 
+const DEEP = 'a thousand lists deep';
+
 /** Values that no variant of the schema lets through, each with a word for it. */
 export function badValues(document: OpenApi, schema: Schema): [string, unknown][] {
   const all = variants(document, schema);
@@ -72,7 +74,7 @@ export function badValues(document: OpenApi, schema: Schema): [string, unknown][
     .map(([type, value]) => [`of type ${type}`, value]);
   if (types.has('integer') && !types.has('number')) bad.push(['a broken number', 0.5]);
   for (const one of all) bad.push(...outside(one, types));
-  if (!types.has('array')) bad.push(['a thousand lists deep', deep(1_000)]);
+  if (!types.has('array')) bad.push([DEEP, deep(1_000)]);
   return bad;
 }
 
@@ -175,8 +177,10 @@ export function spoilBody(
     ({ what, at, value }): Spoiled => ({
       what,
       call: { method, path, body: JSON.stringify(value), headers: json },
-      status: 422,
-      at,
+      // Depth is the body's own fault, found before its schema is asked.
+      ...(what.includes(DEEP)
+        ? { status: 400, at: at.split('/').slice(0, 2).join('/') }
+        : { status: 422, at }),
     }),
   );
   return [

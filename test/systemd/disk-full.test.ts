@@ -2,9 +2,11 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WRAPPER_EXIT } from '../../src/domain/attempt-files.ts';
 import { defaultTimeouts } from '../../src/domain/work-unit.ts';
+import { STORE_FILE } from '../../src/store/open.ts';
 import { refused, send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
 import { appears, Rig, ROOT, said, sequenceIsWhole, within } from '../support/rig.ts';
@@ -34,6 +36,15 @@ function fill(): void {
   expect(() => {
     for (;;) writeFileSync(filler, block, { flag: 'a' });
   }).toThrow('ENOSPC');
+}
+
+/** The store's log gives back what it had taken: a daemon that fits into it would simply start. */
+function withoutRoom(): void {
+  const { store } = rig.config.directories;
+  const db = new Database(path.join(store, STORE_FILE));
+  db.pragma('wal_checkpoint(TRUNCATE)');
+  db.close();
+  rmSync(path.join(store, 'outlive.reserve'), { force: true });
 }
 
 describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)', () => {
@@ -139,6 +150,7 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     const first = await rig.runToEnd({ argv: ['echo', 'before'] });
     before.kill('SIGKILL');
     await before.exited;
+    withoutRoom();
     fill();
     const daemon = await rig.startDaemon();
     const target = { socketPath: rig.config.directories.apiSocket };

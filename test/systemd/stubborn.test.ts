@@ -5,6 +5,7 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { STORE_FILE } from '../../src/store/open.ts';
+import { cli } from '../support/cli.ts';
 import { Rig, systemctl } from '../support/rig.ts';
 
 let rig: Rig;
@@ -134,11 +135,14 @@ describe('a run that does not end when it is told to', () => {
     await rig.client.cancelWorkUnit(second.id);
   }
 
-  it('is stale after its grace while systemd still waits, and holds what it has; row 105, row 254', async () => {
+  it('is stale after its grace while systemd still waits, and holds what it has; row 105, row 254, row 282', async () => {
     await everyUnit('TimeoutStopSec=120');
     const { id, unit } = await stubborn();
     await rig.client.cancelWorkUnit(id, { reason: 'enough' });
     await isStaleAndHolds(id);
+    const stuck = await cli(rig, ['stuck']);
+    expect(stuck.stdout).toContain((await rig.client.getWorkUnit(id)).handle);
+    expect(stuck.stdout).toMatch(/stale/);
     await systemctl('kill', '--signal=SIGKILL', unit);
     const { workUnit } = await rig.outcome(id);
     expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
