@@ -142,7 +142,8 @@ class House {
     const db = new Database(this.#database);
     try {
       const fill = db.transaction(() => {
-        for (const table of HISTORY) db.prepare(copies(db, table)).run(this.#ended, ended);
+        for (const table of HISTORY)
+          db.prepare(copies(db, table)).run({ from: this.#ended, below: ended });
       });
       fill();
     } finally {
@@ -208,7 +209,7 @@ const OWN: ReadonlySet<string> = new Set([
   'nonce',
 ]);
 
-/** Copies the rows of the first work unit, numbered from ?1 and below ?2. */
+/** Copies the rows of the first work unit, numbered from @from and below @below. */
 function copies(db: Database.Database, table: (typeof HISTORY)[number]): string {
   const names = (db.pragma(`table_info(${table})`) as { name: string }[])
     .map(({ name }) => name)
@@ -217,7 +218,7 @@ function copies(db: Database.Database, table: (typeof HISTORY)[number]): string 
   const first = '(SELECT id FROM work_units ORDER BY created_at LIMIT 1)';
   const owner = table === 'work_units' ? 'id' : 'work_unit_id';
   return `WITH RECURSIVE number(n) AS
-      (SELECT ?1 + 0 UNION ALL SELECT n + 1 FROM number WHERE n + 1 < ?2)
+      (SELECT @from + 0 UNION ALL SELECT n + 1 FROM number WHERE n + 1 < @below)
     INSERT INTO ${table} (${names.join(', ')})
     SELECT ${values.join(', ')} FROM ${table} t, number WHERE t.${owner} = ${first}`;
 }
