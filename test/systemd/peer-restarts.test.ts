@@ -250,7 +250,7 @@ describe('a restarted daemon', () => {
     expect(workUnit.errorMessage).not.toMatch(/restart|interrupted|lost/i);
   });
 
-  it('T62 containerd#9447: waits for no dead attempt: eight dead and eight live are taken up together', async () => {
+  it('T62 containerd PR#9447: waits for no dead attempt: eight dead and eight live are taken up together', async () => {
     limitCommands(16);
     const daemon = await rig.startDaemon();
     const all = await Promise.all(
