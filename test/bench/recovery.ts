@@ -99,7 +99,7 @@ function median(samples: readonly number[]): number {
 }
 
 /** A workspace whose daemon is killed and started anew, with what lives and what has ended in it. */
-export class House {
+class House {
   readonly #workshop: Workshop;
   readonly #restarts: number;
   readonly #database: string;
@@ -166,15 +166,6 @@ export class House {
       seen.push({ ready, attached: Math.max(ready, monotonicMs() - began) });
     }
     return seen;
-  }
-
-  async term() {
-    await this.#kill();
-    this.#daemon = await this.#workshop.rig.startDaemon();
-    await pause(6000);
-    this.#daemon.kill('SIGTERM');
-    await this.#daemon.exited;
-    this.#daemon = await this.#workshop.rig.startDaemon();
   }
 
   async #kill(): Promise<void> {

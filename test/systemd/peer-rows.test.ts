@@ -135,7 +135,7 @@ const unitOf = (id: string): string =>
   );
 
 describe('an attempt that was replaced', () => {
-  it('changes nothing when its end is heard of after all; row 260', async () => {
+  it('gives back what it held, and changes nothing when its end is heard of after all; row 088, row 094, row 260', async () => {
     const daemon = await rig.startDaemon();
     const { id, handle } = await rig.submit({ argv: UP, onLost: 'resume', exclusive: true });
     await rig.waitForEvent(id, isUp, 'the work to be under way');
@@ -146,6 +146,10 @@ describe('an attempt that was replaced', () => {
     const again = ({ type }: EventView): boolean => type === 'attempt.opened' && ++opened === 2;
     await rig.waitForEvent(id, again, 'the second attempt');
     await kill(second);
+    const given = (table: string): unknown[] =>
+      ask(`SELECT DISTINCT status FROM ${table} WHERE released_at IS NOT NULL`);
+    expect(given('resource_leases')).toEqual([['stale_released']]);
+    expect(given('runtime_semaphore_slots')).toEqual([['stale_released']]);
     comeBack();
     await rig.startDaemon();
     const before = await rig.client.getWorkUnit(id);
