@@ -137,12 +137,14 @@ function slots(db: Database, workspace: string) {
 }
 
 function holders(db: Database, workspace: string) {
-  const ended = db.prepare<Record<string, string>, { id: string }>(`SELECT id
-    FROM work_unit_attempts WHERE status IN ('succeeded', 'failed', 'cancelled', 'lost') AND id IN (
+  // CROSS JOIN keeps this order: from the few that hold something, never from all that ended.
+  const ended = db.prepare<Record<string, string>, { id: string }>(`SELECT attempt.id FROM (
       SELECT attempt_id FROM resource_leases
       WHERE workspace_id = @workspace AND released_at IS NULL
       UNION SELECT attempt_id FROM runtime_semaphore_slots
-      WHERE workspace_id = @workspace AND status = 'active')`);
+      WHERE workspace_id = @workspace AND status = 'active'
+    ) AS held CROSS JOIN work_unit_attempts AS attempt ON attempt.id = held.attempt_id
+    WHERE attempt.status IN ('succeeded', 'failed', 'cancelled', 'lost')`);
   return {
     /** Ended attempts that still hold something: a store that was restored or edited. */
     endedHolders: (): string[] => ended.all({ workspace }).map(({ id }) => id),

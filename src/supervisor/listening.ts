@@ -12,6 +12,7 @@ import { AttemptClocks } from './attempt-clocks.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import type { Context } from './context.ts';
 import { type ControlLink, openControlLink } from './control-link.ts';
+import { commitSoon } from './gather.ts';
 import type { Ingest } from './ingest.ts';
 import { watchSpool } from './spool-watch.ts';
 import type { EventFields } from './writer.ts';
@@ -38,14 +39,17 @@ export interface ListeningOptions {
   readonly onSilence: (code: SilenceCode, silentMs: number) => void;
 }
 
-function recordHeartbeat(
+/** Gathered: a daemon that takes up two hundred attempts is greeted by all of them at once. */
+async function recordHeartbeat(
   context: Context,
   { id, workUnitId }: AttemptRow,
   ts: string,
   live: LiveState,
-): void {
+  isOver: () => boolean,
+): Promise<void> {
   const { store, entropy, runtimeInstanceId } = context;
-  context.writer.commit((transaction) => {
+  await commitSoon(context, (transaction) => {
+    if (isOver()) return;
     store.attempts.patch(id, { lastHeartbeatAt: ts });
     store.workUnits.touchHeartbeat(workUnitId, ts);
     const detail = JSON.stringify(live);
@@ -71,6 +75,7 @@ function resumeTools(context: Context, attempt: AttemptRow, clocks: AttemptClock
 export function listen(options: ListeningOptions): Listening {
   const { context, attempt, paths, ingest } = options;
   const { log } = context;
+  let stopped = false;
   const catchUp = (): void => {
     ingest.catchUp().catch((error: unknown) => {
       log.error({ err: error, unit: attempt.unit }, 'ingest failed; the spool keeps everything');
@@ -101,7 +106,10 @@ export function listen(options: ListeningOptions): Listening {
   const link: ControlLink = openControlLink(paths.controlSocket, attempt.nonce, {
     onHeartbeat: ({ ts, live }) => {
       clocks?.heard();
-      recordHeartbeat(context, attempt, ts, live);
+      // One that fails (a full disk under the store) costs a heartbeat, not the daemon.
+      recordHeartbeat(context, attempt, ts, live, () => stopped).catch((error: unknown) => {
+        if (!stopped) log.warn({ err: error, unit: attempt.unit }, 'a heartbeat could not be kept');
+      });
       catchUp();
     },
     onProblem: (reason) => log.warn({ unit: attempt.unit, reason }, 'control socket'),
@@ -123,6 +131,7 @@ export function listen(options: ListeningOptions): Listening {
     },
     spoolGrew: (events) => clocks?.spoolGrew(events),
     stop: () => {
+      stopped = true;
       clocks?.stop();
       link.close();
       unwatch();

@@ -3,6 +3,7 @@ import type { ManagerInstance } from '../domain/evidence.ts';
 import type { HostFacts, UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { commitSoon } from './gather.ts';
 import type { Transaction } from './writer.ts';
 
 /** What ties an attempt to one run of one unit on one boot. */
@@ -42,15 +43,18 @@ function tellReattached(
   ]);
 }
 
-/** A fresh read showed the unit alive: store who it is; a new daemon also tells that it took it up. */
-export function recordStart(
+/**
+ * A fresh read showed the unit alive: store who it is; a new daemon also tells that it took
+ * it up. Gathered: two hundred taken up at a start wait for the disk together.
+ */
+export async function recordStart(
   context: Context,
   seen: AttemptRow,
   facts: UnitFacts,
   host: HostFacts,
   reattach: boolean,
-): void {
-  context.writer.commit((transaction) => {
+): Promise<void> {
+  await commitSoon(context, (transaction) => {
     const attempt = transaction.attempt(seen.id);
     const { invocationId, controlGroup } = facts;
     if (attempt.status === 'created') {

@@ -213,7 +213,8 @@ class Watch implements AttemptWatch {
   private async attach(attempt: AttemptRow, facts: UnitFacts): Promise<void> {
     const { context, paths, ingest } = this;
     await removeCredentials(paths);
-    recordStart(context, attempt, facts, await context.executor.host(), this.options.reattach);
+    const host = await context.executor.host();
+    await recordStart(context, attempt, facts, host, this.options.reattach);
     const onSilence = (code: SilenceCode, silentMs: number): void =>
       this.endSilence(code, silentMs);
     this.listening = listen({ context, attempt, paths, ingest, onSilence });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { type ClaimFile, WRAPPER_EXIT } from '../../src/domain/attempt-files.ts';
 import { makeShellLab } from './support/lab.ts';
 
-test('of twenty wrappers started at once exactly one runs, and the claim names it', async () => {
+test('of twenty wrappers started at once exactly one runs, and the claim names it; T80 dbos-py#742', async () => {
   const lab = await makeShellLab('echo ran >> "$HOME/ran"; echo hello');
   const wrappers = Array.from({ length: 20 }, () => lab.start());
   const ends = await Promise.all(wrappers.map((wrapper) => wrapper.ended));

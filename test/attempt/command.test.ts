@@ -137,7 +137,7 @@ test('a process left behind that holds stdout does not hang the run', async () =
   });
 });
 
-test('100 MB of output: spool, log and memory stay small, the cut is named, the end is there', async () => {
+test('100 MB of output: spool, log and memory stay small, the cut is named, the end is there; T67 pm2#6125', async () => {
   const lab = await makeShellLab(
     'head -c 100000000 /dev/zero | tr "\\0" x; echo; grep VmHWM "/proc/$PPID/status"',
   );

@@ -46,7 +46,7 @@ test("a reset is forgotten when Pi's own retry got an answer and something else 
   expect((await lab.run()).word).toMatchObject({ code: 'model_error', retryAt: null });
 });
 
-test('a conversation that was begun is gone on with; one that was not gets its prompt', async () => {
+test('a conversation that was begun is gone on with; one that was not gets its prompt; T89 orca PR#8876', async () => {
   const first = await makePiLab({ script: ['bash true', 'status 503 x1', 'say done'] });
   await first.lab.run();
   const { sessionFile } = first;

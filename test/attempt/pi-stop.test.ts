@@ -86,7 +86,7 @@ test('SIGTERM while Pi starts: no prompt is ever sent', async () => {
   expect(model.requests()).toEqual([]);
 });
 
-test('a Pi that hears nothing any more is killed when the grace is over', async () => {
+test('a Pi that hears nothing any more is killed when the grace is over; T87 pi-agents#139', async () => {
   const { lab, model } = await makePiLab({
     script: ['hang'],
     launch: { timeouts: { cancelGraceMs: 1_000 } },

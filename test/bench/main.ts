@@ -13,6 +13,7 @@ import { type Figure, table } from './figure.ts';
 import { measureIngest } from './ingest.ts';
 import { measureMemory } from './memory.ts';
 import { measureQueue } from './queue.ts';
+import { measureRecovery, measureTree } from './recovery.ts';
 import { measureStart } from './start.ts';
 import { measureDelivery, measureFanOut } from './streams.ts';
 import { endAll } from './workshop.ts';
@@ -26,6 +27,8 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   daemon: measureDaemon,
   ingest: measureIngest,
   queue: measureQueue,
+  recovery: measureRecovery,
+  tree: measureTree,
   delivery: measureDelivery,
   fanout: measureFanOut,
 };

@@ -77,7 +77,7 @@ describe('judgeSilence', () => {
     );
   });
 
-  it('with a tool in flight idle stands and the tool has its own budget; without one there is none; T33', () => {
+  it('with a tool in flight idle stands and the tool has its own budget; without one there is none; T33 PR#3800', () => {
     fc.assert(
       fc.property(judged, (known) => {
         const alive = { ...known, heardAt: known.now, now: known.now };

@@ -136,7 +136,7 @@ describe('the claimer', () => {
     );
   });
 
-  it('loses no wake-up: whatever can start is started after a few rounds, graphile#449', () => {
+  it('loses no wake-up: whatever can start is started after a few rounds; T78 graphile#449', () => {
     fc.assert(
       fc.property(fc.array(step, { minLength: 10, maxLength: 60 }), (steps) => {
         const rig = fresh();

@@ -160,7 +160,7 @@ describe('an attempt that was replaced', () => {
 });
 
 describe('the loser of a race', () => {
-  it('is told of a conflict that names both states; row 062', () => {
+  it('is told of a conflict that names both states; row 062, T72 river#1302', () => {
     const rig = new QueueRig(open());
     const { id } = inStatus(rig, 'running');
     const seen = rig.store.workUnits.get(id);

@@ -119,7 +119,7 @@ describe('leases', () => {
     expect(renewed).not.toContainEqual([other, at(rig, 1_000)]);
   });
 
-  it('that were not renewed in time are suspect and stay held: a live owner is never robbed; row 086, row 087, row 262', () => {
+  it('that were not renewed in time are suspect and stay held: a live owner is never robbed; row 086, row 087, row 262, T77 oban#1141', () => {
     const { rig, id } = running();
     rig.entropy.advance(LEASE_TTL_MS + 1);
     const second = rig.submit(PATH_LEASE);

@@ -113,7 +113,7 @@ describe('a live owner', () => {
     );
   });
 
-  it('row 004: that is stopped, not dead, keeps the workspace', async () => {
+  it('row 004: that is stopped, not dead, keeps the workspace; T77 oban#1141', async () => {
     const directory = temporaryDirectory();
     const child = await owner(directory, 'slow');
     child.process.kill('SIGSTOP');
@@ -280,7 +280,7 @@ describe('a takeover; row 004, row 289', () => {
 });
 
 describe('row 005: an instance id', () => {
-  it('that a start had before is refused, and nothing of it is written', () => {
+  it('that a start had before is refused, and nothing of it is written; T75 oban#862', () => {
     const store = open();
     const instance = { id: 'same', pid: 1, version: '0.1.0', startedAt: AT };
     store.recordInstance(instance);

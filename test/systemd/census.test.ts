@@ -39,7 +39,7 @@ function edit(sql: string): void {
 }
 
 describe('a unit of our prefix that no row accounts for', () => {
-  it('is reported at start and left alone; T16 KiroCrew#8133, T61 containerd#13784', async () => {
+  it('is reported at start and left alone; T16 KiroCrew#8133, T61 containerd#13784, T22 detent#1214, T38 #1684', async () => {
     const name = ghost(rig.workspace);
     await startGhost(name);
     await rig.startDaemon();
@@ -73,7 +73,7 @@ describe('a row without an attempt that could be under way', () => {
       'failed',
       'runtime_interrupted_no_checkpoint',
     ],
-  ] as const)('that is %s is %s', async (status, _, after, code) => {
+  ] as const)('that is %s is %s; T22 detent#1214', async (status, _, after, code) => {
     const daemon = await rig.startDaemon();
     const { id } = await rig.submit({ argv: ['true'] });
     await rig.outcome(id);
@@ -90,7 +90,7 @@ describe('a row without an attempt that could be under way', () => {
 });
 
 describe('leases and slots of an attempt that is over', () => {
-  it('are released at the start; row 224', async () => {
+  it('are released at the start; row 224, T26 #4336', async () => {
     const daemon = await rig.startDaemon();
     const { id } = await rig.submit({ argv: ['true'], exclusive: true });
     await rig.outcome(id);

@@ -304,7 +304,7 @@ describe('reading', () => {
     });
   });
 
-  it('logs of a command is its output', async () => {
+  it('logs of a command is its output, read the moment it has ended; T02 systemd#28650', async () => {
     const { handle, id } = await rig.submit({ argv: ['sh', '-c', 'echo one; echo two'] });
     await rig.outcome(id);
     expect((await cli(rig, ['logs', handle])).stdout).toBe('one\ntwo\n');

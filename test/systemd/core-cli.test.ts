@@ -68,7 +68,7 @@ describe('outlive retry', () => {
 });
 
 describe('outlive pause and resume', () => {
-  it('hold queued work over a restart of the daemon and let it go again', async () => {
+  it('hold queued work over a restart of the daemon and let it go again; row 217, T30 #1326', async () => {
     expect(await parsed<AdmissionView>('pause')).toMatchObject({ admission: 'paused' });
     await ok(...COMMAND, '--handle', 'held', '--', 'true');
     expect((await ok('explain', 'held')).stdout).toContain('the workspace is paused');

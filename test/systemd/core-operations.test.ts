@@ -59,7 +59,7 @@ describe('interrupt', () => {
     await rig.unitsAreGone();
   });
 
-  it('of a wrapper that is stopped and cannot be told: killed, and no more is left of it', async () => {
+  it('of a wrapper that is stopped and cannot be told: killed, and no more is left of it; T87 pi-agents#139', async () => {
     const id = await up({ argv: endless(), timeoutPolicy: { cancelGraceMs: 60_000 } });
     process.kill(daemon.attempts(id)[0]?.opened?.pid ?? 0, 'SIGSTOP');
     daemon.supervisor.interrupt(id, request);

@@ -52,7 +52,7 @@ const toolSaid = (id: string, word: string): Promise<unknown> =>
   );
 
 describe('the clocks', () => {
-  it('idle timeout: a silent command fails as idle_timeout, its heartbeats notwithstanding; row 102, row 104, row 328, T32', async () => {
+  it('idle timeout: a silent command fails as idle_timeout, its heartbeats notwithstanding; row 102, row 104, row 328, T32 PR#5712', async () => {
     await rig.startDaemon();
     const { workUnit, events } = await rig.runToEnd({
       argv: ['sleep', '600'],
@@ -64,7 +64,7 @@ describe('the clocks', () => {
     await rig.unitsAreGone();
   });
 
-  it('a tool call longer than the idle timeout is left alone within its own budget; T33', async () => {
+  it('a tool call longer than the idle timeout is left alone within its own budget; T33 PR#3800', async () => {
     await rig.startDaemon();
     const { workUnit } = await rig.runToEnd({
       prompt: script('bash sleep 6', 'say Finished'),
@@ -83,7 +83,7 @@ describe('the clocks', () => {
     await rig.unitsAreGone();
   });
 
-  it('heartbeat timeout: a wrapper stopped by SIGSTOP fails as heartbeat_timeout; row 104', async () => {
+  it('heartbeat timeout: a wrapper stopped by SIGSTOP fails as heartbeat_timeout; row 104, T74 river#682', async () => {
     await rig.startDaemon();
     const { id } = await rig.submit({
       argv: ['sh', '-c', 'echo up; exec sleep 600'],
@@ -101,7 +101,7 @@ describe('the clocks', () => {
     await rig.unitsAreGone();
   });
 
-  it('hard timeout: with the daemon alive it fails as hard_timeout; row 104, row 329', async () => {
+  it('hard timeout: with the daemon alive it fails as hard_timeout; row 104, row 329, T63 nomad#1782', async () => {
     await rig.startDaemon();
     const { workUnit } = await rig.runToEnd({
       argv: ['sleep', '600'],
@@ -110,7 +110,9 @@ describe('the clocks', () => {
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'hard_timeout']);
   });
 
-  it('a unit frozen for longer than every silence and thawed goes on; T34', async ({ skip }) => {
+  it('a unit frozen for longer than every silence and thawed goes on; T34 #4793', async ({
+    skip,
+  }) => {
     await rig.startDaemon();
     const { id } = await rig.submit({
       argv: ['sh', '-c', `echo up; ${until('go')}; echo over`],
@@ -134,7 +136,7 @@ describe('the clocks', () => {
 });
 
 describe('leases and slots', () => {
-  it('two Pi runs in one work tree never overlap, the second starts when the first has ended; row 083, T90', async () => {
+  it('two Pi runs in one work tree never overlap, the second starts when the first has ended; row 083, T90 hermes-agent#80280', async () => {
     await rig.startDaemon();
     const run = (name: string): string =>
       script(

@@ -114,7 +114,7 @@ describe('the runtime directory', () => {
     expect(existsSync(apiSocket)).toBe(false);
   });
 
-  it('that somebody else has by now is left to them: the daemon ends by workspace_owned', async () => {
+  it('that somebody else has by now is left to them: the daemon ends by workspace_owned; T81 dbos-py#804', async () => {
     const daemon = await rig.startDaemon();
     const { apiSocket, userRuntime } = rig.config.directories;
     rmSync(path.join(userRuntime, 'outlive', `${rig.workspace}.lock.db`));

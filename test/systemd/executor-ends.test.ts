@@ -78,7 +78,7 @@ const ENDS: readonly End[] = [
     record: ['timeout', 'killed', 'TERM'],
   },
   {
-    title: 'RuntimeMax reached, ignores SIGTERM: failed, timeout, killed KILL',
+    title: 'RuntimeMax reached, ignores SIGTERM: failed, timeout, killed KILL; T08 systemd#2598',
     script: STUBBORN,
     hardTimeoutMs: 1_000,
     facts: ['failed', 'timeout'],

@@ -46,7 +46,7 @@ describe('a start', () => {
     attempt.open();
   });
 
-  test('carries the properties it asked for', async () => {
+  test('carries the properties it asked for; T65 pm2#1036', async () => {
     const attempt = rig.attempt('ready; gate', { hardTimeoutMs: 90_000, cancelGraceMs: 7_000 });
     await rig.start(executor, attempt);
     const shown = await systemctl('show', attempt.unit);

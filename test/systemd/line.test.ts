@@ -209,7 +209,7 @@ describe('the deadline with everybody dead', () => {
 });
 
 describe('what others do to the unit', () => {
-  it('systemctl --user stop is stopped_externally, not a success and not a cancellation of ours', async () => {
+  it('systemctl --user stop is stopped_externally, not a success and not a cancellation of ours; T42 PR#615', async () => {
     await rig.startDaemon();
     const { id } = await rig.submit({ prompt: script('bash echo up; sleep 600') });
     await rig.waitForEvent(

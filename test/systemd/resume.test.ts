@@ -63,7 +63,7 @@ const queuedBy = (events: readonly EventView[]): unknown[] =>
   events.filter(({ type }) => type === 'work_unit.queued').map(({ data }) => data['reason']);
 
 describe('a lost Pi run', () => {
-  it('goes on in the same conversation, is told of the open call, and does not run it again', async () => {
+  it('goes on in the same conversation, is told of the open call, and does not run it again; T24 Opendray PR#247', async () => {
     const lost = await lostInTheMiddle();
     await rig.startDaemon();
     const { workUnit, events } = await rig.outcome(lost.id);

@@ -42,7 +42,7 @@ describe('OUTLIVE_SHUTDOWN=suspend', () => {
     expect(effects()).toBe('once\n');
   });
 
-  it('waits within the grace for what is about to end', async () => {
+  it('waits within the grace for what is about to end; row 209', async () => {
     const daemon = await rig.startDaemon(suspendAfter(60_000));
     const { id } = await rig.submit({
       argv: [

@@ -87,7 +87,7 @@ async function heldBack(input: Parameters<Rig['submit']>[0] = { argv: COUNTED })
 }
 
 describe('a start that systemd holds back', () => {
-  it('is waited for by the next daemon: it runs once, watched, as the first attempt', async () => {
+  it('is waited for by the next daemon: it runs once, watched, as the first attempt; T37 PR#1789', async () => {
     const { open, daemon, id, unit } = await heldBack();
     daemon.kill('SIGKILL');
     await daemon.exited;
@@ -191,7 +191,7 @@ describe('a start that ran nothing', () => {
     undo.push(() => systemctl('unmask', '--runtime', slice));
   };
 
-  it('because the slice is masked is tried again later, tells so, and runs once it is not', async () => {
+  it('because the slice is masked is tried again later, tells so, and runs once it is not; T25 cortextos PR#426', async () => {
     await rig.startDaemon();
     await maskSlice();
     const { id } = await rig.submit({ argv: COUNTED });
@@ -258,7 +258,7 @@ describe('a start that ran nothing', () => {
 });
 
 describe('an attempt that a dead daemon had not started', () => {
-  it('is lost when the next daemon starts, and its work runs; started late it runs nothing and does not stay loaded; row 320', async () => {
+  it('is lost when the next daemon starts, and its work runs; started late it runs nothing and does not stay loaded; row 320, T57 nomad#632', async () => {
     const armed = await rig.startDaemon({ fault: 'prepared' });
     const { id } = await rig.submit({ argv: COUNTED, handle: 'late' });
     await armed.exited;

@@ -210,7 +210,7 @@ test('commands of the control socket are read strictly', () => {
   ).toBe('bad');
 });
 
-test('a Pi that never answers is given up after 40 s, typed', async () => {
+test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async () => {
   // Real processes, but the clock is ours.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   const directory = scratch();

@@ -81,7 +81,7 @@ describe('followEvents', () => {
     expect(await collect(client.followEvents('issue42', { afterSeq: 3 }))).toEqual([4, 5]);
   });
 
-  it('resumes after the last event, by id, when the connection breaks in mid-frame', async () => {
+  it('resumes after the last event, by id, when the connection breaks in mid-frame; T49 #25657', async () => {
     const { client, daemon } = await serve((received, response) => {
       if (daemon.requests.length > 1) {
         stream(response, aRun(4).slice(afterSeqOf(received)));

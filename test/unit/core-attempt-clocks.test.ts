@@ -64,7 +64,7 @@ async function beating(clocks: AttemptClocks, ms: number): Promise<void> {
 }
 
 describe('silence', () => {
-  it('of a wrapper that has just been taken up expires nothing before it had time to greet, T37', async () => {
+  it('of a wrapper that has just been taken up expires nothing before it had time to greet, T37 PR#1789', async () => {
     const { expired, makeSure } = clocked();
     await vi.advanceTimersByTimeAsync(29_999);
     expect(makeSure).not.toHaveBeenCalled();
@@ -221,7 +221,7 @@ describe('progress', () => {
 });
 
 describe('a tool in flight', () => {
-  it('stops the idle clock and is ended by its own budget, T33', async () => {
+  it('stops the idle clock and is ended by its own budget, T33 PR#3800', async () => {
     const { clocks, expired } = clocked();
     clocks.spoolGrew([event('tool.start', 'one')]);
     await beating(clocks, 55_000);

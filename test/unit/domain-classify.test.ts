@@ -293,7 +293,7 @@ describe('rule 9: an abnormal end', () => {
     expect(short({ end: end(record) })).toBe(`9 failed ${code}`);
   });
 
-  it('is oom when systemd stopped the rest with SIGTERM after one process was out of memory', () => {
+  it('is oom when systemd stopped the rest with SIGTERM after one process was out of memory; T07 systemd#25376', () => {
     // OOMPolicy=stop: the wrapper is told to stop by systemd itself, nobody outside did it.
     expect(short({ end: end('oom-kill killed TERM'), saidToldToStop: true })).toBe('9 failed oom');
   });

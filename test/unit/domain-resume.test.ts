@@ -31,7 +31,7 @@ describe('the decision', () => {
     ['a loss of long ago', { ageMs: RESUME_LIMITS.maxAgeMs + 1 }, 'resume_too_old'],
     ['a loop of losses', { recentLosses: RESUME_LIMITS.budget + 1 }, 'resume_budget_exhausted'],
     ['the policy block', { policy: 'block' }, 'resume_needs_decision'],
-  ] as const)('waits for a person after %s', (_, change, code) => {
+  ] as const)('waits for a person after %s; T18 claude-code#72623', (_, change, code) => {
     expect(decide(change)).toMatchObject({ kind: 'block', code });
   });
 
