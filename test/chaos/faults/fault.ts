@@ -1,0 +1,26 @@
+/** One kind of destruction: a name, what it may not meet, and how it is done. */
+import type { Family } from '../plan.ts';
+import type { Round } from '../round.ts';
+
+export interface Fault {
+  readonly name: string;
+  readonly family: Family;
+  inject(round: Round): Promise<void>;
+}
+
+/** How work ends whose machine or manager went away. */
+export const LOST = 'failed/runtime_interrupted_no_checkpoint';
+
+/** Says what is about to be struck, and as what it may then end. */
+export function strike(
+  { ledger }: Round,
+  name: string,
+  keys: readonly string[] | 'all',
+  allows: readonly string[] = [],
+): void {
+  ledger.write({ what: 'fault', name, keys, allows });
+}
+
+export function miss({ ledger }: Round, name: string, why: string): void {
+  ledger.write({ what: 'missed', name, why });
+}

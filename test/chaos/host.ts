@@ -1,0 +1,74 @@
+/** Drives one private host from outside (ops/scripts/host), as root. */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { ROOT } from '../support/rig.ts';
+
+const SCRIPT = path.join(ROOT, 'ops/scripts/host');
+/** Where ops/scripts/host keeps what it knows of its hosts (ops/scripts/lib/host-registry.sh). */
+const REGISTRY = '/run/outlive-hosts';
+const run = promisify(execFile);
+
+/** What `ops/scripts/host` ends with where no private host can be had. */
+export const NOT_POSSIBLE = 77;
+
+export class HostFailure extends Error {
+  readonly status: number;
+  constructor(verb: string, status: number) {
+    super(`ops/scripts/host ${verb} ended with ${status}`);
+    this.status = status;
+  }
+}
+
+export class Host {
+  readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  /** The home directory of its user, seen from outside. */
+  get home(): string {
+    return path.join(REGISTRY, this.name, 'home');
+  }
+
+  up(): Promise<void> {
+    return this.#verb('up');
+  }
+  /** Power cut. */
+  crash(): Promise<void> {
+    return this.#verb('crash');
+  }
+  reboot(): Promise<void> {
+    return this.#verb('reboot');
+  }
+  down(): Promise<void> {
+    return this.#verb('down');
+  }
+
+  /** Starts a command inside as its user; stdin and stdout are pipes. */
+  exec(...command: readonly string[]): ChildProcess {
+    return spawn(SCRIPT, ['exec', this.name, '--', ...command], {
+      stdio: ['pipe', 'pipe', 'pipe'],
+    });
+  }
+
+  /** Runs a command inside as root. */
+  async root(...command: readonly string[]): Promise<void> {
+    const init = readFileSync(path.join(REGISTRY, this.name, 'init'), 'utf8').split(' ')[0] ?? '';
+    const namespaces = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--root', '--wd'];
+    await run('nsenter', ['--target', init, ...namespaces, ...command], { timeout: 120_000 });
+  }
+
+  #verb(verb: string): Promise<void> {
+    // `up` leaves a host behind; what it says goes to a pipe of ours only until it ends.
+    const child = spawn(SCRIPT, [verb, this.name], { stdio: ['ignore', 'ignore', 'inherit'] });
+    return new Promise((resolve, reject) => {
+      child.once('error', reject);
+      child.once('exit', (code) =>
+        code === 0 ? resolve() : reject(new HostFailure(verb, code ?? -1)),
+      );
+    });
+  }
+}
