@@ -15,7 +15,7 @@ const WORK = fileURLToPath(new URL('work.sh', import.meta.url));
 const CLIENT_PATIENCE_MS = 15_000;
 const CLIENT_RETRY_MS = 60;
 /** Far above what the work of a round takes, also where starts are tried again. */
-export const QUIET_MS = 75_000;
+export const QUIET_MS = 45_000;
 
 /** Exit status of work that is meant to fail. */
 const FAILS_WITH = 3;

@@ -1,5 +1,6 @@
 /** Drives one private host from outside (ops/scripts/host), as root. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -15,8 +16,8 @@ export const NOT_POSSIBLE = 77;
 
 export class HostFailure extends Error {
   readonly status: number;
-  constructor(verb: string, status: number) {
-    super(`ops/scripts/host ${verb} ended with ${status}`);
+  constructor(verb: string, status: number, said: string) {
+    super(`ops/scripts/host ${verb} ended with ${status}: ${said}`);
     this.status = status;
   }
 }
@@ -61,14 +62,14 @@ export class Host {
     await run('nsenter', ['--target', init, ...namespaces, ...command], { timeout: 120_000 });
   }
 
-  #verb(verb: string): Promise<void> {
-    // `up` leaves a host behind; what it says goes to a pipe of ours only until it ends.
-    const child = spawn(SCRIPT, [verb, this.name], { stdio: ['ignore', 'ignore', 'inherit'] });
-    return new Promise((resolve, reject) => {
-      child.once('error', reject);
-      child.once('exit', (code) =>
-        code === 0 ? resolve() : reject(new HostFailure(verb, code ?? -1)),
-      );
+  async #verb(verb: string): Promise<void> {
+    const child = spawn(SCRIPT, [verb, this.name], { stdio: ['ignore', 'ignore', 'pipe'] });
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
     });
+    // Its exit, not the end of its stderr: what `up` leaves behind must not be waited for.
+    const [code] = (await once(child, 'exit')) as [number | null];
+    if (code !== 0) throw new HostFailure(verb, code ?? -1, said.trim());
   }
 }

@@ -7,6 +7,9 @@ import type { Act } from './ledger.ts';
 import type { PlannedFault, Work } from './plan.ts';
 import { moment, type Round } from './round.ts';
 
+/** Who would retry does not wait longer for a failure. */
+const RETRIER_MS = 15_000;
+
 async function act(round: Round, key: string, id: string, what: Act): Promise<void> {
   const { client } = round.workshop;
   const idempotencyKey = `${what}-${key}`;
@@ -35,7 +38,7 @@ async function beClient(round: Round, work: Work): Promise<void> {
     return;
   }
   if (!work.retry) return;
-  const status = await followToEnd(round.workshop, id);
+  const status = await followToEnd(round.workshop, id, AbortSignal.timeout(RETRIER_MS));
   if (status === 'failed') await act(round, work.key, id, 'retry');
 }
 

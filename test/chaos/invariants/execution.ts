@@ -32,11 +32,12 @@ export function oneAtATime(history: History): string[] {
 
 /** A body begins once per attempt, and again only after a retry or a loss. */
 export function nothingTwice(history: History): string[] {
+  // It does not know which unit names were used since, and may use them again.
+  if (storeWasReplaced(history)) return [];
   const begun = history.journal.filter(({ word }) => word === 'begin');
   const within = begun
     .filter(({ unit }, index) => begun.findIndex((other) => other.unit === unit) !== index)
     .map(({ key, unit }) => `${key} began twice in ${unit}`);
-  if (storeWasReplaced(history)) return within;
   const over = history.work.flatMap((work) => {
     const row = workUnitOf(history, work);
     if (!row) return [];
