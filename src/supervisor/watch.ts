@@ -230,6 +230,7 @@ class Watch implements AttemptWatch {
     const { executor } = context;
     if (!facts) {
       const claim = await revokeClaim(paths, attempt, context.runtimeInstanceId);
+      context.fault('claim_decided');
       if (claim === 'wrapper' && (await this.appeared())) return false;
     }
     const group = attempt.controlGroup;

@@ -8,7 +8,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { CLOCK_JUMP, clockEnvironment } from './faults/clock.ts';
 import { smallDiskFor } from './faults/disk.ts';
-import { POINT_PREFIX } from './faults/points.ts';
+import { POINT_PREFIX, pointEnvironment } from './faults/points.ts';
 import { gatherHistory } from './history.ts';
 import { violations } from './invariants/table.ts';
 import { type Arming, Keeper } from './keeper.ts';
@@ -72,6 +72,7 @@ async function round(mode: string, request: RoundRequest): Promise<RoundResult> 
   const random = new Random(`${plan.seed}/inside`);
   const arming = mode === 'whole' ? armingOf(request, random) : null;
   const keeper = new Keeper(workshop, ledger, arming);
+  if (arming) Object.assign(keeper.extra, pointEnvironment(arming.point));
   if (names.includes(CLOCK_JUMP)) Object.assign(keeper.extra, clockEnvironment(workshop));
   keeper.start();
   let found: string[];
@@ -91,9 +92,9 @@ async function round(mode: string, request: RoundRequest): Promise<RoundResult> 
     found = [`the round could not be played: ${error instanceof Error ? error.stack : error}`];
   }
   await keeper.end('SIGKILL').catch(() => undefined);
-  const small_ = path.join(SMALL_DISK, workspace);
-  if (found.length > 0 && existsSync(small_)) {
-    cpSync(small_, path.join(workshop.base, 'small'), { recursive: true });
+  const smallDisk = path.join(SMALL_DISK, workspace);
+  if (found.length > 0 && existsSync(smallDisk)) {
+    cpSync(smallDisk, path.join(workshop.base, 'small'), { recursive: true });
   }
   await closeWorkshop(workshop, { keep: found.length > 0 });
   return {

@@ -17,6 +17,8 @@ interface Life {
   readonly ready: Promise<void>;
   /** Its end was our doing. */
   wanted: boolean;
+  /** We sent it SIGKILL ourselves. */
+  killed: boolean;
   isReady: boolean;
 }
 
@@ -86,6 +88,7 @@ export class Keeper {
     const life = this.#life;
     if (!life) return null;
     life.wanted = true;
+    life.killed ||= signal === 'SIGKILL';
     life.child.kill('SIGCONT');
     life.child.kill(signal);
     return within(`the daemon to end by ${signal}`, life.ended);
@@ -192,13 +195,13 @@ export class Keeper {
     const ended = new Promise<string>((resolve) => {
       child.once('close', (code, signal) => {
         const how = signal ?? String(code);
-        if (how === 'SIGKILL' && !life.wanted && armed !== null) this.#reached(life);
+        if (how === 'SIGKILL' && !life.killed && armed !== null) this.#reached(life);
         const { wanted } = life;
         this.#ledger.write({ what: 'daemon_ended', pid: child.pid ?? -1, how, wanted, said });
         resolve(how);
       });
     });
-    const life: Life = { child, armed, ended, ready, wanted: false, isReady: false };
+    const life: Life = { child, armed, ended, ready, wanted: false, killed: false, isReady: false };
     return life;
   }
 

@@ -143,7 +143,7 @@ export function* dealRounds(seed: string, cards: readonly Card[]): Generator<Rou
     const own = `${seed}/${round}`;
     const random = new Random(own);
     const faults = deck
-      .draw(random.pick([1, 1, 2, 2, 3]))
+      .draw(random.pick([1, 2, 2, 3, 3, 4]))
       .map(({ name }) => ({ name, when: dealMoment(random) }));
     const count = random.whole(5, 8);
     const work = Array.from({ length: count }, (_, index) => dealWork(random, index + 1));

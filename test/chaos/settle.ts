@@ -37,9 +37,6 @@ export async function settle(
   work: readonly Work[],
 ): Promise<Settled> {
   if (keeper.armed !== null) {
-    // Points of recovery are passed only by a daemon that finds something at its start.
-    await keeper.end('SIGKILL');
-    await pause(500);
     keeper.disarm();
     await keeper.end('SIGKILL');
   }

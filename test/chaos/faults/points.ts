@@ -1,12 +1,39 @@
 /** The daemon dies at each named line of src/supervisor/faults.ts. */
 import { FAULT_POINTS } from '../../../src/supervisor/faults.ts';
+import { oneMoreEnds, type Round, target } from '../round.ts';
 import { type Fault, strike } from './fault.ts';
 
 export const POINT_PREFIX = 'point:';
 
-/** The runner arms the daemon with it from its first start (keeper.ts): nothing else to do. */
+/** How a daemon that is armed gets to a point which it does not pass by itself. */
+interface Way {
+  /** More of the daemon's environment, from its first start on. */
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly go: (round: Round) => Promise<unknown>;
+}
+
+/** A new daemon finds what ended while there was none: so it passes the points of recovery. */
+const RECOVERY: Way = {
+  go: async (round) => {
+    await target(round);
+    await round.keeper.down(() => oneMoreEnds(round));
+  },
+};
+
+/** Points that recovery does not pass either; each says what does. */
+const WAYS: Readonly<Record<string, Way>> = {};
+
+const wayTo = (point: string): Way => WAYS[point] ?? RECOVERY;
+
+export const pointEnvironment = (point: string): Readonly<Record<string, string>> =>
+  wayTo(point).environment ?? {};
+
+/** The daemon is armed with it from its first start (keeper.ts); here it is led there if need be. */
 export const POINT_FAULTS: readonly Fault[] = FAULT_POINTS.map((point) => ({
   name: `${POINT_PREFIX}${point}`,
   family: 'point',
-  inject: async (round) => strike(round, `${POINT_PREFIX}${point}`, []),
+  inject: async (round) => {
+    strike(round, `${POINT_PREFIX}${point}`, []);
+    if (round.keeper.armed !== null) await wayTo(point).go(round);
+  },
 }));
