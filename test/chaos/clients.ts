@@ -6,7 +6,7 @@ import type { StartWorkUnitInput } from '../../src/api/schemas.ts';
 import { OutliveError } from '../../src/domain/errors.ts';
 import { TERMINAL_STATUSES, type WorkUnitStatus } from '../../src/domain/work-unit.ts';
 import { script } from '../support/rig.ts';
-import type { Ledger } from './ledger.ts';
+import type { Act, Ledger } from './ledger.ts';
 import type { Work } from './plan.ts';
 import type { Workshop } from './workshop.ts';
 
@@ -58,7 +58,7 @@ export function requestOf({ base, tree }: Workshop, work: Work): StartWorkUnitIn
 }
 
 /** Sends until it is answered; a daemon may be down. @returns null when patience ran out. */
-export async function persist<T>(send: () => Promise<T>): Promise<T | null> {
+async function persist<T>(send: () => Promise<T>): Promise<T | null> {
   const end = Date.now() + CLIENT_PATIENCE_MS;
   for (;;) {
     try {
@@ -86,6 +86,30 @@ export async function submit(
   } catch (error) {
     ledger.write({ what: 'refused', key: work.key, code: (error as OutliveError).code });
     return null;
+  }
+}
+
+/** Asks for a cancellation or a retry until it is answered, with one key. */
+export async function ask(
+  { workshop, ledger }: { workshop: Workshop; ledger: Ledger },
+  key: string,
+  id: string,
+  what: Act,
+): Promise<void> {
+  const { client } = workshop;
+  const idempotencyKey = `${what}-${key}`;
+  ledger.write({ what: 'asked', key, act: what });
+  const answered = (status: string | null, code: string | null): void =>
+    ledger.write({ what: 'answered', key, act: what, status, code });
+  try {
+    const workUnit = await persist(() =>
+      what === 'cancel'
+        ? client.cancelWorkUnit(id, {}, idempotencyKey)
+        : client.retryWorkUnit(id, idempotencyKey),
+    );
+    answered(workUnit?.status ?? null, workUnit === null ? 'no_answer' : null);
+  } catch (error) {
+    answered(null, (error as OutliveError).code);
   }
 }
 

@@ -1,32 +1,12 @@
 /** The first half of a round: clients submit, cancel and retry while faults strike. */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { OutliveError } from '../../src/domain/errors.ts';
-import { followToEnd, persist, submit } from './clients.ts';
+import { ask, followToEnd, submit } from './clients.ts';
 import { faultNamed } from './faults/table.ts';
-import type { Act } from './ledger.ts';
 import type { PlannedFault, Work } from './plan.ts';
 import { moment, type Round } from './round.ts';
 
 /** Who would retry does not wait longer for a failure. */
 const RETRIER_MS = 15_000;
-
-async function act(round: Round, key: string, id: string, what: Act): Promise<void> {
-  const { client } = round.workshop;
-  const idempotencyKey = `${what}-${key}`;
-  round.ledger.write({ what: 'asked', key, act: what });
-  const answered = (status: string | null, code: string | null): void =>
-    round.ledger.write({ what: 'answered', key, act: what, status, code });
-  try {
-    const workUnit = await persist(() =>
-      what === 'cancel'
-        ? client.cancelWorkUnit(id, {}, idempotencyKey)
-        : client.retryWorkUnit(id, idempotencyKey),
-    );
-    answered(workUnit?.status ?? null, workUnit === null ? 'no_answer' : null);
-  } catch (error) {
-    answered(null, (error as OutliveError).code);
-  }
-}
 
 /** One client: submits, perhaps cancels, perhaps retries what failed. */
 async function beClient(round: Round, work: Work): Promise<void> {
@@ -34,12 +14,12 @@ async function beClient(round: Round, work: Work): Promise<void> {
   if (id === null) return;
   if (work.cancelAfterMs !== null) {
     await pause(work.cancelAfterMs);
-    await act(round, work.key, id, 'cancel');
+    await ask(round, work.key, id, 'cancel');
     return;
   }
   if (!work.retry) return;
   const status = await followToEnd(round.workshop, id, AbortSignal.timeout(RETRIER_MS));
-  if (status === 'failed') await act(round, work.key, id, 'retry');
+  if (status === 'failed') await ask(round, work.key, id, 'retry');
 }
 
 async function beFault(round: Round, { name, when }: PlannedFault): Promise<void> {

@@ -24,6 +24,8 @@ export type Family =
 export interface Card {
   readonly name: string;
   readonly family: Family;
+  /** The only kind of work it can strike at. */
+  readonly needs?: Manner;
 }
 
 /** A fault strikes when so many of these were seen, and a little later. */
@@ -89,7 +91,13 @@ function dealWork(random: Random, index: number): Work {
   };
 }
 
-function dealMoment(random: Random): Moment {
+/** These need something that runs. */
+const AT_WORK: ReadonlySet<Family> = new Set(['attempt', 'damage', 'point']);
+
+function dealMoment(random: Random, { family }: Card): Moment {
+  if (AT_WORK.has(family)) {
+    return { seen: 'begun', count: random.whole(1, 2), delayMs: random.whole(0, 300) };
+  }
   return {
     seen: random.pick(['accepted', 'begun', 'begun', 'begun', 'ended'] as const),
     count: random.whole(1, 3),
@@ -136,26 +144,26 @@ class Deck {
   }
 }
 
+/** Work of the kinds that are needed, there long enough to be struck; the rest as it was dealt. */
+function withNeeded(work: readonly Work[], needed: readonly Manner[]): Work[] {
+  return work.map((item, index) => {
+    const manner = needed[index];
+    if (manner === undefined) return item;
+    return { ...item, manner, bodyMs: 1_500, cancelAfterMs: null, priority: 10 };
+  });
+}
+
 /** The rounds of a seed, one after the other, without end. */
 export function* dealRounds(seed: string, cards: readonly Card[]): Generator<RoundPlan, never> {
   const deck = new Deck(cards, new Random(`${seed}/deck`));
   for (let round = 1; ; round++) {
     const own = `${seed}/${round}`;
     const random = new Random(own);
-    const faults = deck
-      .draw(random.pick([1, 2, 2, 3, 3, 4]))
-      .map(({ name }) => ({ name, when: dealMoment(random) }));
+    const drawn = deck.draw(random.pick([1, 2, 2, 3, 3, 4]));
+    const faults = drawn.map((card) => ({ name: card.name, when: dealMoment(random, card) }));
     const count = random.whole(5, 8);
     const work = Array.from({ length: count }, (_, index) => dealWork(random, index + 1));
-    // Whatever is armed at the cancelling needs somebody who cancels.
-    const someoneCancels = work.some(({ cancelAfterMs }) => cancelAfterMs !== null);
-    yield {
-      round,
-      seed: own,
-      faults,
-      work: someoneCancels
-        ? work
-        : work.map((item, index) => (index === 0 ? { ...item, cancelAfterMs: 300 } : item)),
-    };
+    const needed = drawn.flatMap(({ needs }) => needs ?? []);
+    yield { round, seed: own, faults, work: withNeeded(work, needed) };
   }
 }

@@ -1,6 +1,6 @@
 /** What a fault may use of the round it strikes in. */
 
-import { existsSync, watch } from 'node:fs';
+import { existsSync, readdirSync, watch } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type JournalLine, readJournal, underWay } from './journal.ts';
@@ -12,6 +12,10 @@ import type { Workshop } from './workshop.ts';
 
 /** A moment that does not come is not waited for longer: work may all have ended. */
 const MOMENT_MS = 4_000;
+/** Something to strike at, Pi's slow start included. */
+const TARGET_MS = 8_000;
+/** The daemon is not kept down for longer. */
+const RECORD_MS = 2_000;
 
 export interface Round {
   readonly workshop: Workshop;
@@ -63,17 +67,18 @@ export async function target(
   suits: (line: JournalLine) => boolean = () => true,
 ): Promise<JournalLine | null> {
   const find = (): JournalLine[] => underWay(readJournal(round.workshop.journal)).filter(suits);
-  await seenWithin(round.workshop.base, () => find().length > 0, MOMENT_MS);
+  await seenWithin(round.workshop.base, () => find().length > 0, TARGET_MS);
   const found = find();
   return found.length === 0 ? null : round.random.pick(found);
 }
 
-/** Resolves once the exit record of one more attempt lies there; false when none came in time. */
-export function oneMoreEnds({ workshop }: Round): Promise<boolean> {
-  const { journal, base } = workshop;
-  const ended = (): number => readJournal(journal).filter(({ word }) => word === 'end').length;
-  const before = ended();
-  return seenWithin(base, () => ended() > before, MOMENT_MS / 2);
+/** Resolves once one more attempt has left its exit record; false when none did in time. */
+export function oneMoreRecord({ workshop }: Round): Promise<boolean> {
+  const { exits } = workshop.config.directories;
+  const records = (): number => readdirSync(exits).filter((name) => name.endsWith('.json')).length;
+  if (!existsSync(exits)) return Promise.resolve(false);
+  const before = records();
+  return seenWithin(exits, () => records() > before, RECORD_MS);
 }
 
 export const isPi = (round: Round, line: JournalLine): boolean =>

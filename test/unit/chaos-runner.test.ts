@@ -29,10 +29,12 @@ describe('dealing', () => {
     for (const point of FAULT_POINTS) expect(dealt).toContain(`point:${point}`);
   });
 
-  test('in each round somebody cancels, and only families that may meet do', () => {
+  test('in each round only families that may meet do, and what a fault needs is there', () => {
     const familyOf = new Map(FAULTS.map(({ name, family }) => [name, family]));
+    const needOf = new Map(FAULTS.map(({ name, needs }) => [name, needs]));
     for (const { faults, work } of deal('3', 200)) {
-      expect(work.some(({ cancelAfterMs }) => cancelAfterMs !== null)).toBe(true);
+      const needs = faults.flatMap(({ name }) => needOf.get(name) ?? []);
+      expect(work.slice(0, needs.length).map(({ manner }) => manner)).toEqual(needs);
       const families = faults.map(({ name }) => familyOf.get(name) as Family);
       for (const [index, family] of families.entries()) {
         expect(meets(family, families.slice(0, index))).toBe(true);

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemctl } from '../../support/rig.ts';
 import type { JournalLine } from '../journal.ts';
+import type { Manner } from '../plan.ts';
 import { isPi, type Round, target } from '../round.ts';
 import { type Fault, miss, strike } from './fault.ts';
 
@@ -35,14 +36,16 @@ interface Blow {
   readonly name: string;
   /** As what the struck one may end, beside its natural end. */
   readonly allows?: readonly string[];
+  readonly needs?: Manner;
   readonly suits?: (round: Round, line: JournalLine) => boolean;
   readonly act: (round: Round, line: JournalLine) => Promise<unknown>;
 }
 
 /** Strikes one attempt that is under way. */
-const blow = ({ name, allows = [], suits, act }: Blow): Fault => ({
+const blow = ({ name, allows = [], needs, suits, act }: Blow): Fault => ({
   name,
   family: 'attempt',
+  ...(needs ? { needs } : {}),
   inject: async (round) => {
     const line = await target(round, (candidate) => suits?.(round, candidate) ?? true);
     if (line === null) {
@@ -80,10 +83,11 @@ const unitVerb =
 export const ATTEMPT_FAULTS: readonly Fault[] = [
   blow({ name: 'wrapper-kill', allows: ['failed/killed'], act: killOf(mainPid) }),
   blow({ name: 'wrapper-stop', act: stopOf(mainPid) }),
-  blow({ name: 'pi-kill', suits: isPi, allows: CHILD_KILLED, act: killOf(childPid) }),
-  blow({ name: 'pi-stop', suits: isPi, act: stopOf(childPid) }),
+  blow({ name: 'pi-kill', needs: 'pi', suits: isPi, allows: CHILD_KILLED, act: killOf(childPid) }),
+  blow({ name: 'pi-stop', needs: 'pi', suits: isPi, act: stopOf(childPid) }),
   blow({
     name: 'command-kill',
+    needs: 'plain',
     suits: (round, line) => !isPi(round, line),
     allows: CHILD_KILLED,
     act: killOf(childPid),

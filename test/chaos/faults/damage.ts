@@ -10,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
-import { oneMoreEnds, type Round, spoolOf, target } from '../round.ts';
+import { oneMoreRecord, type Round, spoolOf, target } from '../round.ts';
 import { query, storeFile } from '../store-file.ts';
 import { type Fault, LOST, miss, strike } from './fault.ts';
 
@@ -72,7 +72,7 @@ const damage = ({
     await target(round);
     await round.keeper.down(async () => {
       // Work goes on without the daemon: what ends now, it has to read from files alone.
-      if (!early) await oneMoreEnds(round);
+      if (!early) await oneMoreRecord(round);
       const victims = open(round).filter(suits);
       if (victims.length === 0) {
         miss(round, name, 'no attempt was open, or none had such a file');

@@ -1,10 +1,8 @@
 /** One kind of destruction: a name, what it may not meet, and how it is done. */
-import type { Family } from '../plan.ts';
+import type { Card } from '../plan.ts';
 import type { Round } from '../round.ts';
 
-export interface Fault {
-  readonly name: string;
-  readonly family: Family;
+export interface Fault extends Card {
   inject(round: Round): Promise<void>;
 }
 

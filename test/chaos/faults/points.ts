@@ -1,6 +1,7 @@
 /** The daemon dies at each named line of src/supervisor/faults.ts. */
 import { FAULT_POINTS } from '../../../src/supervisor/faults.ts';
-import { oneMoreEnds, type Round, target } from '../round.ts';
+import { ask } from '../clients.ts';
+import { oneMoreRecord, type Round, target } from '../round.ts';
 import { type Fault, strike } from './fault.ts';
 
 export const POINT_PREFIX = 'point:';
@@ -16,12 +17,21 @@ interface Way {
 const RECOVERY: Way = {
   go: async (round) => {
     await target(round);
-    await round.keeper.down(() => oneMoreEnds(round));
+    await round.keeper.down(() => oneMoreRecord(round));
   },
 };
 
 /** Points that recovery does not pass either; each says what does. */
-const WAYS: Readonly<Record<string, Way>> = {};
+const WAYS: Readonly<Record<string, Way>> = {
+  cancel_intended: {
+    go: async (round) => {
+      for (const { key } of round.work) {
+        const id = round.ledger.idOf(key);
+        if (id !== null && round.keeper.armed !== null) await ask(round, key, id, 'cancel');
+      }
+    },
+  },
+};
 
 const wayTo = (point: string): Way => WAYS[point] ?? RECOVERY;
 
