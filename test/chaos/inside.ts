@@ -89,7 +89,8 @@ async function round(mode: string, request: RoundRequest): Promise<RoundResult> 
     }
     found = await check(request, workshop, ledger, keeper);
   } catch (error) {
-    found = [`the round could not be played: ${error instanceof Error ? error.stack : error}`];
+    const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    found = [`the round could not be played: ${why}`];
   }
   await keeper.end('SIGKILL').catch(() => undefined);
   const smallDisk = path.join(SMALL_DISK, workspace);

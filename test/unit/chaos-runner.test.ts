@@ -60,7 +60,7 @@ test('randomness is even and stays within its bounds', () => {
   for (let draw = 0; draw < 4_000; draw++)
     counts[random.whole(0, 3)] = (counts[random.whole(0, 3)] ?? 0) + 1;
   for (const count of counts) expect(count).toBeGreaterThan(800);
-  expect(random.shuffle([1, 2, 3, 4]).sort()).toEqual([1, 2, 3, 4]);
+  expect(random.shuffle([1, 2, 3, 4]).sort((a, b) => a - b)).toEqual([1, 2, 3, 4]);
 });
 
 test('a journal is read without the half line a power cut left', () => {
