@@ -1,7 +1,7 @@
 /** Drives one private host from outside (ops/scripts/host), as root. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { ROOT } from '../support/rig.ts';
@@ -22,8 +22,23 @@ export class HostFailure extends Error {
   }
 }
 
+const PREFIX = 'chaos-';
+
+/** Hosts of runners that were killed before they could throw them away. */
+export function orphanedHosts(): Host[] {
+  if (!existsSync(REGISTRY)) return [];
+  return readdirSync(REGISTRY)
+    .filter((name) => name.startsWith(PREFIX) && !existsSync(`/proc/${name.slice(PREFIX.length)}`))
+    .map((name) => new Host(name));
+}
+
 export class Host {
   readonly name: string;
+
+  /** The host of this very process. */
+  static own(): Host {
+    return new Host(`${PREFIX}${process.pid}`);
+  }
 
   constructor(name: string) {
     this.name = name;

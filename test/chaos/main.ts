@@ -7,7 +7,7 @@ import { FAULT_POINTS } from '../../src/supervisor/faults.ts';
 import { ROOT } from '../support/rig.ts';
 import { startScriptedModel } from '../support/scripted-model/server.ts';
 import { FAULTS, faultNamed } from './faults/table.ts';
-import { Host, HostFailure, NOT_POSSIBLE } from './host.ts';
+import { Host, HostFailure, NOT_POSSIBLE, orphanedHosts } from './host.ts';
 import { type Options, parseOptions, repeatCommand, USAGE } from './options.ts';
 import { dealRounds, type RoundPlan } from './plan.ts';
 import { playRound } from './play.ts';
@@ -75,7 +75,8 @@ async function main(): Promise<number> {
     throw new Error('dist/ is missing: npm run build');
   const logs = process.env['OUTLIVE_CHAOS_LOGS'] ?? mkdtempSync(path.join(os.tmpdir(), 'chaos-'));
   console.log(`seed ${options.seed}`);
-  const host = new Host(`chaos-${process.pid}`);
+  for (const orphan of orphanedHosts()) await orphan.down();
+  const host = Host.own();
   const end = (signal: NodeJS.Signals): void => {
     void host.down().finally(() => process.exit(signal === 'SIGINT' ? 130 : 143));
   };
