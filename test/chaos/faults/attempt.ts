@@ -8,7 +8,8 @@ import { isPi, type Round, target } from '../round.ts';
 import { type Fault, miss, strike } from './fault.ts';
 
 async function mainPid(unit: string): Promise<number | null> {
-  const pid = Number(await systemctl('show', '--property=MainPID', '--value', unit));
+  const asked = systemctl('show', '--property=MainPID', '--value', unit);
+  const pid = Number(await asked.catch(() => '0')); // The manager may be away by another fault.
   return pid > 0 ? pid : null;
 }
 

@@ -3,13 +3,18 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { systemctl } from '../../support/rig.ts';
 import { type Fault, strike } from './fault.ts';
 
+/** The manager may be away itself, by another fault; it comes back with a bus. */
+const tell = async (...words: readonly string[]): Promise<void> => {
+  await systemctl(...words).catch(() => undefined);
+};
+
 // systemctl --user speaks with the manager over a socket of its own, so it works without the bus.
 const kill: Fault = {
   name: 'bus-kill',
   family: 'bus',
   inject: async (round) => {
     strike(round, 'bus-kill', []);
-    await systemctl('kill', '--signal=KILL', 'dbus.service').catch(() => undefined);
+    await tell('kill', '--signal=KILL', 'dbus.service');
   },
 };
 
@@ -18,9 +23,9 @@ const away: Fault = {
   family: 'bus',
   inject: async (round) => {
     strike(round, 'bus-away', []);
-    const back = (): Promise<unknown> => systemctl('start', 'dbus.socket');
-    round.undo.push(async () => void (await back()));
-    await systemctl('stop', 'dbus.socket', 'dbus.service');
+    const back = (): Promise<void> => tell('start', 'dbus.socket');
+    round.undo.push(back);
+    await tell('stop', 'dbus.socket', 'dbus.service');
     await pause(round.random.whole(200, 2_000));
     await back();
   },
@@ -32,7 +37,7 @@ const manager = (verb: 'daemon-reload' | 'daemon-reexec'): Fault => ({
   inject: async (round) => {
     strike(round, `manager-${verb.slice('daemon-'.length)}`, []);
     for (let times = round.random.whole(1, 3); times > 0; times--) {
-      await systemctl(verb);
+      await tell(verb);
       await pause(round.random.whole(0, 200));
     }
   },
