@@ -37,17 +37,24 @@ function* rounds(options: Options): Generator<RoundPlan> {
   }
 }
 
-async function playAll(options: Options, host: Host, logs: string): Promise<Tally> {
+async function playAll(
+  options: Options,
+  host: Host,
+  logs: string,
+  stop: AbortSignal,
+): Promise<Tally> {
   const tally = newTally();
   const model = await startScriptedModel({ apiKey: API_KEY });
   try {
     for (const plan of rounds(options)) {
+      if (stop.aborted) break;
       const began = Date.now();
       const names = plan.faults.map(({ name }) => name).join(' + ');
       const workspace = `c${plan.round}`;
       const place = path.join(logs, `round-${plan.round}`);
       const request = { plan, workspace, model: { baseUrl: model.baseUrl, apiKey: API_KEY } };
       const result = await playRound(host, request, place);
+      if (stop.aborted) break; // Its host was taken from under it.
       addRound(tally, result);
       const took = `${((Date.now() - began) / 1000).toFixed(1)} s`;
       if (result.violations.length === 0) {
@@ -77,14 +84,16 @@ async function main(): Promise<number> {
   console.log(`seed ${options.seed}`);
   for (const orphan of orphanedHosts()) await orphan.down();
   const host = Host.own();
+  const stop = new AbortController();
   const end = (signal: NodeJS.Signals): void => {
+    stop.abort();
     void host.down().finally(() => process.exit(signal === 'SIGINT' ? 130 : 143));
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
   let tally: Tally;
   try {
     await host.up();
-    tally = await playAll(options, host, logs);
+    tally = await playAll(options, host, logs, stop.signal);
   } finally {
     await host.down();
   }
