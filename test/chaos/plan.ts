@@ -92,7 +92,7 @@ function dealWork(random: Random, index: number): Work {
 }
 
 /** These need something that runs. */
-const AT_WORK: ReadonlySet<Family> = new Set(['attempt', 'damage', 'point']);
+const AT_WORK: ReadonlySet<Family> = new Set(['attempt', 'damage', 'point', 'outside']);
 
 function dealMoment(random: Random, { family }: Card): Moment {
   if (AT_WORK.has(family)) {
