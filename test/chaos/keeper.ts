@@ -60,6 +60,11 @@ export class Keeper {
     return this.#arming?.point ?? null;
   }
 
+  /** Resolves when the daemon of now has ended. */
+  async lifeEnds(): Promise<void> {
+    await this.#life?.ended;
+  }
+
   disarm(): void {
     this.#arming = null;
   }

@@ -63,14 +63,20 @@ const restart: Fault = {
   },
 };
 
-/** A second daemon of the same workspace must not get in, and must not disturb the first. */
-async function second(round: Round): Promise<string> {
+/**
+ * A second daemon of the same workspace must not get in beside the first.
+ * @returns how it ended, null when the first went away meanwhile and nothing can be said.
+ */
+async function second(round: Round): Promise<string | null> {
   const child = spawn(process.execPath, [path.join(ROOT, 'dist/main.js')], {
     env: round.workshop.env,
     stdio: 'ignore',
   });
-  const [code] = (await once(child, 'exit')) as [number | null];
-  return String(code);
+  const exited = once(child, 'exit').then(([code]) => String(code));
+  const how = await Promise.race([exited, round.keeper.lifeEnds().then(() => null)]);
+  child.kill('SIGKILL');
+  await exited;
+  return how;
 }
 
 const twice: Fault = {
@@ -80,7 +86,7 @@ const twice: Fault = {
     strike(round, 'daemon-twice', []);
     await round.keeper.ready();
     const how = await second(round);
-    if (how === String(OWNED)) return;
+    if (how === null || how === String(OWNED)) return;
     round.ledger.write({ what: 'daemon_ended', pid: 0, how, wanted: false, said: 'a second one' });
   },
 };

@@ -44,7 +44,7 @@ function problemOf(history: History, work: Work, row: WorkUnitRow): string | nul
     }
   }
   if (acknowledged(history, work)) {
-    return row.status === 'cancelled' ? null : `${end}, though its cancellation was acknowledged`;
+    return end === CANCELLED ? null : `${end}, though its cancellation was acknowledged`;
   }
   if (last && wentWell(last, ends) && end !== natural) {
     return `${end}, though its last word was good`;
@@ -66,6 +66,8 @@ export function outcomesAreImplied(history: History): string[] {
 /** Faults under which a daemon that starts just then may give up, and what it then says. */
 const MAY_GIVE_UP: readonly { readonly faults: RegExp; readonly says: RegExp }[] = [
   { faults: /^(bus|manager|power)-/, says: /no_user_manager|bus_unavailable/ },
+  // It met the second one, which had got in after the first was killed.
+  { faults: /^daemon-twice$/, says: /workspace_owned/ },
   { faults: /^disk-/, says: /disk_full/ },
 ];
 
