@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { oneMoreRecord, type Round, spoolOf, target } from '../round.ts';
 import { query, storeFile } from '../store-file.ts';
 import { type Fault, LOST, miss, strike } from './fault.ts';
@@ -70,6 +71,8 @@ const damage = ({
   family: 'damage',
   inject: async (round) => {
     await target(round);
+    // Some of its spool may be in the store by then, or none.
+    await pause(round.random.whole(0, 600));
     await round.keeper.down(async () => {
       // Work goes on without the daemon: what ends now, it has to read from files alone.
       if (!early) await oneMoreRecord(round);
