@@ -3,9 +3,9 @@ import { randomInt } from 'node:crypto';
 import { existsSync, mkdtempSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { FAULT_POINTS } from '../../src/supervisor/faults.ts';
 import { ROOT } from '../support/rig.ts';
 import { startScriptedModel } from '../support/scripted-model/server.ts';
+import { POINTS } from './faults/points.ts';
 import { FAULTS, faultNamed } from './faults/table.ts';
 import { Host, HostFailure, NOT_POSSIBLE, orphanedHosts } from './host.ts';
 import { type Options, parseOptions, repeatCommand, USAGE } from './options.ts';
@@ -102,7 +102,7 @@ async function main(): Promise<number> {
     options.minutes === null &&
     options.faults.length === 0 &&
     options.rounds >= FAULTS.length;
-  const names = { faults: FAULTS.map(({ name }) => name), points: FAULT_POINTS };
+  const names = { faults: FAULTS.map(({ name }) => name), points: POINTS };
   const lines = summary(tally, names, isFull);
   console.log(`\n${lines.join('\n')}`);
   return hasFailed(lines) ? 1 : 0;

@@ -1,9 +1,10 @@
 /** How the chaos suite deals its rounds, reads what it wrote, and adds up. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { FAULT_POINTS } from '../../src/supervisor/faults.ts';
+import { ELSEWHERE, POINTS } from '../chaos/faults/points.ts';
 import { FAULTS } from '../chaos/faults/table.ts';
 import { parseJournal, underWay } from '../chaos/journal.ts';
 import { Ledger } from '../chaos/ledger.ts';
@@ -11,6 +12,7 @@ import { parseOptions, repeatCommand } from '../chaos/options.ts';
 import { dealRounds, type Family, meets, type RoundPlan } from '../chaos/plan.ts';
 import { Random } from '../chaos/random.ts';
 import { addRound, hasFailed, newTally, summary } from '../chaos/tally.ts';
+import { ROOT } from '../support/rig.ts';
 
 function deal(seed: string, count: number): RoundPlan[] {
   const rounds = dealRounds(seed, FAULTS);
@@ -26,7 +28,16 @@ describe('dealing', () => {
   test('every fault comes up before a full run ends, each point with it', () => {
     const dealt = deal('1', FAULTS.length).flatMap(({ faults }) => faults.map(({ name }) => name));
     expect(FAULTS.map(({ name }) => name).filter((name) => !dealt.includes(name))).toEqual([]);
-    for (const point of FAULT_POINTS) expect(dealt).toContain(`point:${point}`);
+    for (const point of POINTS) expect(dealt).toContain(`point:${point}`);
+  });
+
+  test('a point that is not dealt is killed at by the test that is named for it', () => {
+    for (const point of FAULT_POINTS) {
+      const file = ELSEWHERE[point];
+      const says = file ? readFileSync(path.join(ROOT, file), 'utf8') : `point:${point}`;
+      expect(says).toContain(point);
+      expect(POINTS.includes(point)).toBe(file === undefined);
+    }
   });
 
   test('in each round only families that may meet do, and what a fault needs is there', () => {
