@@ -32,7 +32,9 @@ module.exports = {
       'domain',
       'api/schemas.ts',
       'api/schemas-explain.ts',
+      'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
+      'api/schemas-provider.ts',
     ]),
     only('commands', [
       'domain',
@@ -40,7 +42,10 @@ module.exports = {
       'systemd',
       'api/schemas.ts',
       'api/schemas-explain.ts',
+      'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
+      'store/restore.ts',
+      'api/schemas-provider.ts',
       'config.ts',
       'layout.ts',
       'version.ts',
@@ -50,6 +55,23 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/commands/', pathNot: '^src/commands/daemon' },
       to: { path: room('systemd') },
+    },
+    {
+      name: 'workspace-lock-only-for-the-daemon',
+      comment:
+        'rows 007, 008: only the daemon that owns a workspace takes its locks or writes who it is; a restore keeps it out meanwhile',
+      severity: 'error',
+      from: {
+        path: '^src/',
+        pathNot: ['^src/daemon/ownership\\.ts$', '^src/store/(runtime-lock|restore)\\.ts$'],
+      },
+      to: { path: '^src/store/(runtime-lock|kernel-lock)\\.ts$' },
+    },
+    {
+      name: 'the-inside-of-the-daemon-is-joined-in-one-place',
+      severity: 'error',
+      from: { path: '^src/', pathNot: ['^src/compose\\.ts$', '^src/daemon/'] },
+      to: { path: '^src/daemon/' },
     },
     {
       name: 'domain-is-pure',

@@ -26,6 +26,8 @@ export default defineConfig({
       tier('pi', { testTimeout: 60_000 }),
       tier('api', { testTimeout: 60_000 }),
       tier('cli', { testTimeout: 60_000 }),
+      // Real processes and their deadlines: one file at a time.
+      tier('direct', alone),
       tier('host', alone),
       tier('systemd', alone),
     ],

@@ -4,29 +4,27 @@ import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
 import type { ApiContext } from './api/context.ts';
+import { FramePages } from './api/frames.ts';
 import type { RuntimeView } from './api/schemas.ts';
-import type { ApiOptions, Listener } from './api/server.ts';
+import type { ApiOptions, Listener, SocketListener } from './api/server.ts';
 import { listenOnSocket, listenOnTcp } from './api/server.ts';
 import type { Config } from './config.ts';
+import { type Core, openCore } from './daemon/core.ts';
+import { requireLocal } from './daemon/file-system.ts';
+import { type Ownership, takeOwnership } from './daemon/ownership.ts';
+import { checkPaths, makeDirectories } from './daemon/preflight.ts';
+import { guardSocket, type SocketGuard } from './daemon/socket-guard.ts';
 import { ensureDirectory } from './directories.ts';
-import { OutliveError } from './domain/errors.ts';
+import { type ErrorCode, OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
-import type { Executor } from './executor/port.ts';
-import { bundledPi, exitRecordScript, WRAPPER } from './layout.ts';
-import { recover } from './recovery/recover.ts';
-import type { RuntimeLock } from './store/runtime-lock.ts';
-import { acquireRuntimeLock } from './store/runtime-lock.ts';
+import type { RuntimeOwner } from './store/owner-file.ts';
 import type { Store } from './store/store.ts';
 import { openStore } from './store/store.ts';
-import { STARVING_MS } from './supervisor/admission.ts';
-import type { Context, Settings } from './supervisor/context.ts';
 import type { Faults } from './supervisor/faults.ts';
-import { createHub } from './supervisor/hub.ts';
-import type { Supervisor } from './supervisor/supervisor.ts';
-import { createSupervisor } from './supervisor/supervisor.ts';
-import { createWriter } from './supervisor/writer.ts';
-import { createSystemdExecutor } from './systemd/executor.ts';
+import type { ShutdownPolicy } from './supervisor/shutdown.ts';
+import { createHint } from './supervisor/signal.ts';
+import { systemTimers } from './systemd/timers.ts';
 import { VERSION } from './version.ts';
 
 export interface DaemonOptions {
@@ -34,12 +32,16 @@ export interface DaemonOptions {
   readonly log: Logger;
   readonly fault: Faults;
   readonly entropy?: Entropy;
+  /** Called when a daemon that had to refuse for a while does its work after all. */
+  readonly onServing?: () => void;
 }
 
 export interface Daemon {
   runtime(): RuntimeView;
-  /** Null unless the store cannot be used: then every request is answered with this. */
+  /** Null unless nothing can be done: then every request is answered with this. */
   readonly refusal: OutliveError | null;
+  /** Resolves when it cannot go on and has to be closed. */
+  readonly lost: Promise<Error>;
   /** Takes no more work and lets go; attempts run on. */
   close(): Promise<void>;
 }
@@ -51,242 +53,313 @@ export const systemEntropy: Entropy = {
   random: (size) => randomBytes(size),
 };
 
-/** sockaddr_un holds 108 bytes with its final NUL. */
-const SOCKET_PATH_MAX = 107;
-const UUID_LENGTH = 36;
-/** systemd would expand or split these in a command line. */
-const UNSUPPORTED = /["$%'\\\s]/;
+/** With these the daemon stays, and says so to everybody who asks (law 8). */
+const REFUSES: ReadonlySet<ErrorCode> = new Set([
+  'disk_full',
+  'store_unavailable',
+  'store_newer',
+  'store_damaged',
+]);
+/** These need a person and a new start: a store that is being restored must not be found half there. */
+const FINAL: ReadonlySet<ErrorCode> = new Set(['store_newer', 'store_damaged']);
+/** No event tells of room on a disk. */
+const RETRY_FIRST_MS = 1_000;
+const RETRY_MAX_MS = 30_000;
 
-function checkPaths({ directories }: Config): void {
-  const control = `${directories.runtime}/${'x'.repeat(UUID_LENGTH)}/control.sock`;
-  for (const socket of [directories.apiSocket, control]) {
-    const length = Buffer.byteLength(socket);
-    if (length <= SOCKET_PATH_MAX) continue;
-    throw new OutliveError(
-      'socket_path_too_long',
-      `${socket} has ${length} bytes, a unix socket path holds ${SOCKET_PATH_MAX}. Set XDG_RUNTIME_DIR to a shorter path.`,
-    );
+const refuses = (error: unknown): error is OutliveError =>
+  error instanceof OutliveError && REFUSES.has(error.code);
+
+class RunningDaemon implements Daemon {
+  readonly lost: Promise<Error>;
+  readonly #options: DaemonOptions;
+  readonly #config: Config;
+  readonly #log: Logger;
+  readonly #entropy: Entropy;
+  readonly #ownership: Ownership;
+  readonly #identity: { readonly runtimeInstanceId: string; readonly startedAt: string };
+  readonly #api: ApiOptions;
+  readonly #wake = createHint();
+  readonly #lose: (error: Error) => void;
+  #gate: OutliveError | null = new OutliveError(
+    'starting',
+    'The daemon is taking up what runs. Try again in a moment.',
+  );
+  #store: Store | null = null;
+  #pages: { readonly store: Store; readonly pages: FramePages } | null = null;
+  #core: Core | null = null;
+  #tcp: (Listener & { readonly port: number }) | null = null;
+  #socket: SocketListener | null = null;
+  #guard: SocketGuard | null = null;
+  #retrying: Promise<void> = Promise.resolve();
+  #recorded = false;
+  #storeSeen = false;
+  #stopping = false;
+
+  constructor(options: DaemonOptions, ownership: Ownership) {
+    const entropy = options.entropy ?? systemEntropy;
+    const { promise, resolve } = Promise.withResolvers<Error>();
+    this.lost = promise;
+    this.#lose = resolve;
+    this.#options = options;
+    this.#config = options.config;
+    this.#log = options.log;
+    this.#entropy = entropy;
+    this.#ownership = ownership;
+    this.#identity = { runtimeInstanceId: uuidv7(entropy), startedAt: timestamp(entropy) };
+    this.#api = {
+      log: options.log,
+      version: VERSION,
+      context: this.#lateContext(),
+      gate: () => this.#gate,
+    };
   }
-  for (const place of [directories.state, directories.runtime, WRAPPER, process.execPath]) {
-    const bad = UNSUPPORTED.exec(place);
-    if (!bad) continue;
-    throw new OutliveError(
-      'path_unsupported',
-      `${place} holds ${JSON.stringify(bad[0])}, which systemd would not take literally. Move it to a plain path.`,
-    );
+
+  get refusal(): OutliveError | null {
+    return this.#gate;
   }
-}
 
-function makeDirectories({ directories }: Config): void {
-  const { state, attempts, sessions, exits, decisions, token, runtime, cache } = directories;
-  for (const directory of [state, attempts, sessions, exits, decisions, token, runtime, cache]) {
-    ensureDirectory(directory);
+  /** @throws OutliveError for what a refusal cannot be about. */
+  async start(): Promise<void> {
+    this.#ownership.introduce(this.#description());
+    try {
+      await this.#bringUp();
+    } catch (error) {
+      if (!refuses(error)) throw error;
+      await this.#refuse(error);
+    }
   }
-}
 
-function settingsOf(config: Config): Settings {
-  const { directories, file } = config;
-  const node = process.execPath;
-  return {
-    attemptsDirectory: directories.attempts,
-    sessionsDirectory: directories.sessions,
-    exitsDirectory: directories.exits,
-    runtimeDirectory: directories.runtime,
-    node,
-    wrapper: WRAPPER,
-    piCommand: file.pi.command ?? bundledPi(node),
-    runnerEnvironment: {
-      // Pi's own compile cache would lie in /tmp and be cold after every reboot.
-      NODE_COMPILE_CACHE: `${directories.cache}/node`,
-      PI_SKIP_VERSION_CHECK: '1',
-      PI_TELEMETRY: '0',
-      ...config.runnerEnvironment,
-    },
-    keys: config.keys,
-    captureBytes: file.captureBytes,
-    umask: config.umask,
-    limits: file.limits,
-    starvingMs: STARVING_MS,
-    home: config.home,
-  };
-}
-
-function systemdExecutor({ config, log }: DaemonOptions, entropy: Entropy): Executor {
-  return createSystemdExecutor({
-    workspace: config.workspace,
-    busAddress: config.busAddress,
-    userRuntime: config.directories.userRuntime,
-    exits: config.directories.exits,
-    exitRecordScript: exitRecordScript(),
-    entropy,
-    report: (problem) => log.warn({ problem }, 'systemd'),
-  });
-}
-
-interface Identity {
-  readonly runtimeInstanceId: string;
-  readonly startedAt: string;
-}
-
-/** What a running daemon is made of; filled in order, taken apart in reverse. */
-interface Parts {
-  readonly options: DaemonOptions;
-  readonly identity: Identity;
-  readonly lock: RuntimeLock;
-  readonly store: Store;
-  readonly executor: Executor;
-  readonly supervisor: Supervisor;
-  readonly hub: Context['hub'];
-}
-
-function runtimeView(parts: Parts, state: { stopping: boolean; port: number | null }): RuntimeView {
-  const { options, identity, store, executor } = parts;
-  const problems = executor.healthy
-    ? []
-    : ['bus_unavailable: the user bus is away; attempts run on'];
-  return {
-    runtimeInstanceId: identity.runtimeInstanceId,
-    workspaceId: options.config.workspace,
-    status: state.stopping ? 'stopping' : problems.length > 0 ? 'degraded' : 'ready',
-    problems,
-    startedAt: identity.startedAt,
-    schemaVersion: store.schemaVersion,
-    version: VERSION,
-    pid: process.pid,
-    executor: executor.kind,
-    socket: options.config.directories.apiSocket,
-    host: state.port === null ? null : '127.0.0.1',
-    port: state.port,
-    activeAttempts: store.attempts.countActive(),
-  };
-}
-
-/** Opens both listeners; the socket last, so that whoever reaches it finds all else in place. */
-async function listen(
-  parts: Parts,
-  api: ApiOptions,
-): Promise<{ listeners: Listener[]; port: number | null }> {
-  const { config } = parts.options;
-  const listeners: Listener[] = [];
-  let port: number | null = null;
-  if (config.port !== null) {
-    const tcp = await listenOnTcp(api, config.port, loadToken(config.directories.token));
-    listeners.push(tcp);
-    port = tcp.port;
+  runtime(): RuntimeView {
+    if (this.#gate) throw this.#gate;
+    const { store, executor, maintenance } = this.#inside();
+    const problems = [...executor.problems, ...maintenance.problems()];
+    const { directories, workspace } = this.#config;
+    const newest = store.takeovers(1)[0];
+    const { runtimeInstanceId } = this.#identity;
+    return {
+      ...this.#identity,
+      workspaceId: workspace,
+      status: this.#stopping ? 'stopping' : problems.length > 0 ? 'degraded' : 'ready',
+      problems,
+      schemaVersion: store.schemaVersion,
+      storeEpoch: store.retention.epoch(),
+      version: VERSION,
+      pid: process.pid,
+      executor: executor.kind,
+      socket: directories.apiSocket,
+      host: this.#tcp ? '127.0.0.1' : null,
+      port: this.#tcp?.port ?? null,
+      activeAttempts: store.attempts.countActive(),
+      tookOver: newest?.runtimeInstanceId === runtimeInstanceId ? newest : null,
+    };
   }
-  listeners.push(await listenOnSocket(api, config.directories.apiSocket));
-  return { listeners, port };
-}
 
-async function serve(parts: Parts): Promise<Daemon> {
-  const { options, identity, lock, store, executor, supervisor, hub } = parts;
-  const state = { stopping: false, port: null as number | null };
-  const context: ApiContext = { store, supervisor, hub, runtime: () => runtimeView(parts, state) };
-  const { listeners, port } = await listen(parts, { log: options.log, context, refusal: null });
-  state.port = port;
-  const { config } = options;
-  lock.describe({
-    workspaceId: config.workspace,
-    ...identity,
-    pid: process.pid,
-    host: port === null ? null : '127.0.0.1',
-    port,
-    socket: config.directories.apiSocket,
-    version: VERSION,
-    schemaVersion: store.schemaVersion,
-  });
-  supervisor.start();
-  return {
-    runtime: context.runtime,
-    refusal: null,
-    close: async () => {
-      state.stopping = true;
-      await supervisor.close();
-      // Ingress closes last: until here every request got an answer.
-      await Promise.all(listeners.map((listener) => listener.close()));
-      await executor.close();
+  async close(): Promise<void> {
+    this.#stopping = true;
+    this.#wake.raise();
+    await this.#retrying;
+    await this.#guard?.close();
+    await this.#core?.rest(this.#shutdownPolicy());
+    // Ingress closes last: until here every request got an answer.
+    await Promise.all([this.#tcp?.close(), this.#socket?.close()]);
+    await this.#letGo();
+    this.#ownership.release();
+  }
+
+  /** Without a service manager nothing outlives an orderly end: what runs there is suspended. */
+  #shutdownPolicy(): ShutdownPolicy {
+    const { shutdown } = this.#config;
+    return this.#core?.executor.kind === 'direct' ? { ...shutdown, mode: 'suspend' } : shutdown;
+  }
+
+  #inside(): Core {
+    if (this.#core) return this.#core;
+    throw new OutliveError('starting', 'The daemon is not ready.');
+  }
+
+  /** Routes are made before there is anything behind them; the gate keeps requests out until then. */
+  #lateContext(): ApiContext {
+    const inside = (): Core => this.#inside();
+    const stallMs = this.#config.file.api.streamStallMs;
+    const pages = (): FramePages => {
+      // Another store is another run of pages: after a refusal it may be opened anew.
+      if (this.#pages?.store !== inside().store) {
+        const { store } = inside();
+        this.#pages = { store, pages: new FramePages(store) };
+      }
+      return this.#pages.pages;
+    };
+    return {
+      get store() {
+        return inside().store;
+      },
+      get supervisor() {
+        return inside().supervisor;
+      },
+      get maintenance() {
+        return inside().maintenance;
+      },
+      get hub() {
+        return inside().hub;
+      },
+      get streams() {
+        return { pages: pages(), stallMs, timers: systemTimers };
+      },
+      runtime: () => this.runtime(),
+    };
+  }
+
+  #description(): RuntimeOwner {
+    const { workspace, directories } = this.#config;
+    return {
+      workspaceId: workspace,
+      ...this.#identity,
+      pid: process.pid,
+      host: this.#tcp ? '127.0.0.1' : null,
+      port: this.#tcp?.port ?? null,
+      socket: directories.apiSocket,
+      version: VERSION,
+      schemaVersion: this.#store?.schemaVersion ?? null,
+      stateDirectory: directories.state,
+    };
+  }
+
+  /** From nothing to a daemon that serves; or back to nothing, with the reason. */
+  async #bringUp(): Promise<void> {
+    try {
+      this.#store = this.#openStore();
+      // Before anything that runs is taken up: a port that is taken ends the start here.
+      await this.#listenOnTcp();
+      const { runtimeInstanceId } = this.#identity;
+      const options = { ...this.#options, entropy: this.#entropy, runtimeInstanceId };
+      this.#core = await openCore(options, this.#store);
+      // The socket last, so that whoever reaches it finds all else in place.
+      await this.#listenOnSocket();
+      this.#ownership.describe(this.#description());
+      this.#core.supervisor.start();
+      this.#core.maintenance.start();
+      this.#gate = null;
+    } catch (error) {
+      await this.#core?.rest();
+      await this.#letGo();
+      throw error;
+    }
+  }
+
+  #openStore(): Store {
+    const { config } = this.#options;
+    makeDirectories(config);
+    const { startedAt, runtimeInstanceId: id } = this.#identity;
+    const { store: directory } = config.directories;
+    const store = openStore(directory, config.workspace, startedAt, !this.#storeSeen);
+    this.#storeSeen = true;
+    try {
+      this.#recordStart(store, { id, pid: process.pid, version: VERSION, startedAt });
+      return store;
+    } catch (error) {
       store.close();
-      lock.release();
-    },
-  };
-}
+      throw error;
+    }
+  }
 
-/** A store that cannot be used starts no work, but says so to everybody who asks (law 8). */
-async function serveRefusal(
-  { config, log }: DaemonOptions,
-  lock: RuntimeLock,
-  refusal: OutliveError,
-): Promise<Daemon> {
-  log.fatal({ code: refusal.code }, refusal.message);
-  const api: ApiOptions = { log, context: null, refusal };
-  const listener = await listenOnSocket(api, config.directories.apiSocket);
-  return {
-    runtime: () => {
-      throw refusal;
-    },
-    refusal,
-    close: async () => {
-      await listener.close();
-      lock.release();
-    },
-  };
-}
+  /** The first thing that is written: who took over from whom. */
+  #recordStart(store: Store, instance: Parameters<Store['recordInstance']>[0]): void {
+    if (this.#recorded) return;
+    const { dead } = this.#ownership;
+    store.recordInstance(instance, dead);
+    this.#recorded = true;
+    for (const { runtimeInstanceId, pid, startedAt } of dead) {
+      const previous = { runtimeInstanceId, pid, startedAt };
+      this.#log.warn({ previous, evidence: 'kernel_lock_free' }, 'took over from a dead daemon');
+    }
+    this.#ownership.forgetDead();
+  }
 
-function openStoreOr(options: DaemonOptions, at: string): Store | OutliveError {
-  const { config } = options;
-  try {
-    return openStore(config.directories.store, config.workspace, at);
-  } catch (error) {
-    if (error instanceof OutliveError) return error;
-    throw error;
+  async #listenOnTcp(): Promise<void> {
+    const { port, directories } = this.#config;
+    if (port === null || this.#tcp) return;
+    this.#tcp = await listenOnTcp(this.#api, port, loadToken(directories.token));
+  }
+
+  async #listenOnSocket(): Promise<void> {
+    if (this.#socket) return;
+    const { apiSocket: socketPath, runtime } = this.#config.directories;
+    const socket = await listenOnSocket(this.#api, socketPath);
+    this.#socket = socket;
+    this.#guard = guardSocket({
+      socketPath,
+      log: this.#log,
+      putBack: async () => {
+        ensureDirectory(runtime);
+        this.#ownership.renew();
+        return socket.rebind();
+      },
+      onLost: this.#lose,
+    });
+  }
+
+  async #letGo(): Promise<void> {
+    const core = this.#core;
+    this.#core = null;
+    if (core) await core.close();
+    else this.#store?.close();
+    this.#store = null;
+  }
+
+  /** Answers everybody with the reason, and tries again where that can help. */
+  async #refuse(error: OutliveError): Promise<void> {
+    this.#gate = error;
+    this.#log.fatal({ code: error.code }, error.message);
+    ensureDirectory(this.#config.directories.runtime);
+    await this.#listenOnSocket();
+    if (!FINAL.has(error.code)) {
+      this.#retrying = this.#retry().catch((mistake: Error) => this.#lose(mistake));
+    }
+  }
+
+  async #retry(): Promise<void> {
+    for (let ms = RETRY_FIRST_MS; ; ms = Math.min(ms * 2, RETRY_MAX_MS)) {
+      await this.#wake.wait(ms);
+      if (this.#stopping) return;
+      try {
+        await this.#bringUp();
+        this.#log.info('what kept the daemon from its work is over');
+        this.#options.onServing?.();
+        return;
+      } catch (error) {
+        if (!(error instanceof OutliveError)) throw error;
+        this.#log.warn({ code: error.code }, `still refusing: ${error.message}`);
+        this.#gate = error;
+        if (FINAL.has(error.code)) return;
+      }
+    }
+  }
+
+  /** After a start that failed: as if it had never been. */
+  async abandon(): Promise<void> {
+    await this.#guard?.close();
+    await Promise.all([this.#tcp?.close(), this.#socket?.close()]);
+    this.#ownership.release();
   }
 }
 
 /**
- * Starts the daemon of a workspace: lock, store, bus, recovery, listeners, in this order.
- * Resolves when it answers requests.
+ * Starts the daemon of a workspace: locks, store, port, bus, recovery, socket, in this order.
+ * Resolves when it answers requests. When it rejects, all it had opened is closed.
  * @throws OutliveError `workspace_owned`, `no_user_manager`, `port_taken`, and what the paths may have.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, log } = options;
-  const entropy = options.entropy ?? systemEntropy;
   checkPaths(config);
-  makeDirectories(config);
-  const lock = acquireRuntimeLock(config.directories.state, config.workspace);
-  let executor: Executor | undefined;
-  let store: Store | undefined;
-  let supervisor: Supervisor | undefined;
+  ensureDirectory(config.directories.state);
+  requireLocal(config.directories.state, (message) => log.warn(message));
+  const ownership = takeOwnership(config, log);
+  const daemon = new RunningDaemon(options, ownership);
   try {
-    const identity = { runtimeInstanceId: uuidv7(entropy), startedAt: timestamp(entropy) };
-    const opened = openStoreOr(options, identity.startedAt);
-    if (opened instanceof OutliveError) return await serveRefusal(options, lock, opened);
-    store = opened;
-    const { runtimeInstanceId: id, startedAt } = identity;
-    store.recordInstance({ id, pid: process.pid, version: VERSION, startedAt });
-    executor = systemdExecutor(options, entropy);
-    await executor.connect();
-    const hub = createHub((error) => log.error({ err: error }, 'a listener failed'));
-    const context: Context = {
-      workspace: config.workspace,
-      runtimeInstanceId: id,
-      store,
-      writer: createWriter(store, hub, entropy),
-      executor,
-      entropy,
-      hub,
-      log,
-      settings: settingsOf(config),
-      fault: options.fault,
-    };
-    supervisor = createSupervisor(context);
-    await recover(context, supervisor);
-    return await serve({ options, identity, lock, store, executor, supervisor, hub });
+    await daemon.start();
+    return daemon;
   } catch (error) {
-    // Attempts may have been taken up already: nobody may go on watching them without a store.
-    await supervisor?.close();
-    await executor?.close();
-    store?.close();
-    lock.release();
+    await daemon.abandon();
     throw error;
   }
 }

@@ -4,14 +4,26 @@
  * What systemd hands in (STATE_DIRECTORY, RUNTIME_DIRECTORY, CONFIGURATION_DIRECTORY)
  * wins over the XDG base directories; both are documented in docs/operations.md.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
 import { OutliveError } from './domain/errors.ts';
 import { workspaceSchema } from './domain/names.ts';
+import { breakerPolicySchema } from './domain/provider-health.ts';
+import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
+import { spendCeilingSchema } from './domain/spend.ts';
+import { WORK_UNIT_KINDS } from './domain/work-unit.ts';
 
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variable name');
+
+function isTimeZone(name: string): boolean {
+  try {
+    return Intl.DateTimeFormat('en-US', { timeZone: name }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
 
 const slots = z.int().min(1).max(10_000);
 
@@ -22,6 +34,8 @@ export const configFileSchema = z
       .strictObject({
         /** TCP port on 127.0.0.1; 0 takes any free one, null opens none. */
         port: z.int().min(0).max(65535).nullable().default(5187),
+        /** A reader of a stream that takes nothing for this long is dismissed, milliseconds; it can resume. */
+        streamStallMs: z.int().min(1_000).max(3_600_000).default(60_000),
       })
       .prefault({}),
     pi: z
@@ -44,6 +58,53 @@ export const configFileSchema = z
         runner: z.record(z.string(), slots).default({ pi: 8, command: 32 }),
         provider: z.record(z.string(), slots).default({}),
         media_provider: z.record(z.string(), slots).default({}),
+      })
+      .prefault({}),
+    /** What is kept of ended work, and how often that is looked at. */
+    retention: z
+      .strictObject({
+        /** Days after its end; null keeps it for ever. */
+        days: z.number().min(0.01).max(36_500).nullable().default(30),
+        /** For store, spools, sessions and exit records together; null for any number. */
+        diskBudgetBytes: z.int().min(1_048_576).nullable().default(5_368_709_120),
+        intervalMinutes: z.int().min(1).max(10_080).default(60),
+      })
+      .prefault({}),
+    /** Providers with a model, each under a name of its own. */
+    presets: z
+      .record(
+        z.string().min(1).max(256),
+        z.strictObject({
+          provider: z.string().min(1).max(256),
+          model: z.string().min(1).max(256),
+          maxParallel: slots.optional(),
+        }),
+      )
+      .default({}),
+    providerRetry: z
+      .strictObject({
+        maxAttempts: providerRetrySchema.shape.maxAttempts.default(
+          DEFAULT_PROVIDER_RETRY.maxAttempts,
+        ),
+        maxDelayMs: providerRetrySchema.shape.maxDelayMs.default(DEFAULT_PROVIDER_RETRY.maxDelayMs),
+      })
+      .prefault({}),
+    breaker: breakerPolicySchema.prefault({}),
+    spend: z
+      .strictObject({
+        /** Whose midnight ends a day; the daemon's own when absent. */
+        timeZone: z
+          .string()
+          .refine(isTimeZone, 'is not a time zone such as "Europe/Berlin"')
+          .optional(),
+        day: spendCeilingSchema.prefault({}),
+        kinds: z.partialRecord(z.enum(WORK_UNIT_KINDS), spendCeilingSchema).default({}),
+      })
+      .prefault({}),
+    admission: z
+      .strictObject({
+        /** Bytes; nothing is started while less is free. */
+        minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
     /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
@@ -74,7 +135,9 @@ export interface Directories {
   readonly exits: string;
   readonly decisions: string;
   readonly token: string;
-  /** `$XDG_RUNTIME_DIR`: the user manager's own. */
+  /** Entries and scripts of the direct executor. */
+  readonly direct: string;
+  /** `$XDG_RUNTIME_DIR`: the user manager's own, or what stands for it where there is none. */
   readonly userRuntime: string;
   readonly runtime: string;
   readonly apiSocket: string;
@@ -85,6 +148,8 @@ export interface Config {
   readonly workspace: string;
   readonly directories: Directories;
   readonly file: ConfigFile;
+  /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
+  readonly executor: 'auto' | 'systemd' | 'direct';
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
@@ -98,6 +163,8 @@ export interface Config {
   readonly logLevel: string;
   /** TCP port of the API, null for none: OUTLIVE_PORT, else api.port of config.json. */
   readonly port: number | null;
+  /** OUTLIVE_SHUTDOWN and SHUTDOWN_GRACE_MS: what an orderly end of the daemon does to attempts. */
+  readonly shutdown: { readonly mode: 'detach' | 'suspend'; readonly graceMs: number };
   /** OUTLIVE_FAULT: the fault point at which a test wants the daemon dead, `name` or `name:count`. */
   readonly fault: string | null;
 }
@@ -153,6 +220,26 @@ function parseLogLevel(text: string): string {
   );
 }
 
+const SHUTDOWN_GRACE_MS = 60_000;
+
+function parseShutdown(env: Environment): Config['shutdown'] {
+  const mode = set(env['OUTLIVE_SHUTDOWN']) ?? 'detach';
+  if (mode !== 'detach' && mode !== 'suspend') {
+    throw new OutliveError(
+      'usage',
+      `OUTLIVE_SHUTDOWN is "${mode}"; use detach (attempts run on) or suspend.`,
+    );
+  }
+  const grace = set(env['SHUTDOWN_GRACE_MS']) ?? String(SHUTDOWN_GRACE_MS);
+  if (!/^\d{1,9}$/.test(grace)) {
+    throw new OutliveError(
+      'usage',
+      `SHUTDOWN_GRACE_MS is "${grace}"; use milliseconds, as 60000. 0 suspends at once.`,
+    );
+  }
+  return { mode, graceMs: Number(grace) };
+}
+
 function parsePort(text: string | undefined, fromFile: number | null): number | null {
   if (text === undefined) return fromFile;
   if (text === 'none') return null;
@@ -161,6 +248,11 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
     'usage',
     `OUTLIVE_PORT is "${text}"; use a port, 0 for any free one, or "none".`,
   );
+}
+
+function parseExecutor(text: string): Config['executor'] {
+  if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
+  throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
 }
 
 /** Reads config.json; a missing file is the default configuration. */
@@ -199,10 +291,13 @@ const handedIn = (env: Environment, name: string): string | undefined =>
 function directories(env: Environment, workspace: string, home: string): Directories {
   const xdg = (name: string, fallback: string): string =>
     absolute(env[name]) ?? path.join(home, fallback);
-  const userRuntime = absolute(env['XDG_RUNTIME_DIR']) ?? `/run/user/${os.userInfo().uid}`;
   const state =
     handedIn(env, 'STATE_DIRECTORY') ??
     path.join(xdg('XDG_STATE_HOME', '.local/state'), 'outlive', workspace);
+  // Only a login makes /run/user/UID; where nobody has logged in a directory of ours serves.
+  const usual = `/run/user/${os.userInfo().uid}`;
+  const userRuntime =
+    absolute(env['XDG_RUNTIME_DIR']) ?? (existsSync(usual) ? usual : path.join(state, 'run'));
   const runtime =
     handedIn(env, 'RUNTIME_DIRECTORY') ?? path.join(userRuntime, 'outlive', workspace);
   const config =
@@ -216,6 +311,7 @@ function directories(env: Environment, workspace: string, home: string): Directo
     sessions: path.join(state, 'sessions'),
     exits: path.join(state, 'exits'),
     decisions: path.join(state, 'decisions'),
+    direct: path.join(state, 'direct'),
     token: path.join(state, 'token'),
     userRuntime,
     runtime,
@@ -277,6 +373,7 @@ export function loadConfig(
     workspace,
     directories: places,
     file,
+    executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     runnerEnvironment,
@@ -286,6 +383,7 @@ export function loadConfig(
     user: info.username,
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),
     port: parsePort(set(env['OUTLIVE_PORT']), file.api.port),
+    shutdown: parseShutdown(env),
     fault: set(env['OUTLIVE_FAULT']) ?? null,
   };
 }

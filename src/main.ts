@@ -76,16 +76,21 @@ async function run(config: Config, log: Logger): Promise<void> {
     log,
     fault: armedFault(config),
     entropy: systemEntropy,
+    onServing: () => {
+      log.info('serving');
+      void notifier.ready(`workspace ${config.workspace}`);
+    },
   });
   await notifier.ready(
     daemon.refusal ? `refusing: ${daemon.refusal.code}` : `workspace ${config.workspace}`,
   );
   log.info({ version: VERSION, workspace: config.workspace }, 'ready');
-  const signal = await ended;
-  log.info({ signal }, 'stopping; attempts run on');
+  const why = await Promise.race([ended, daemon.lost]);
+  log.info({ why: why instanceof Error ? why.message : why }, 'stopping; attempts run on');
   await notifier.stopping('stopping; attempts run on');
   await daemon.close();
   log.info('stopped');
+  if (why instanceof Error) throw why;
 }
 
 /** One sentence for a person on stderr, whatever the log's form. */
@@ -116,4 +121,5 @@ async function main(): Promise<number> {
   }
 }
 
-process.exitCode = await main();
+// Whatever is still open has nothing left to say; a start that failed must end, by its code.
+process.exit(await main());

@@ -27,8 +27,8 @@ if (compiled.status !== 0) process.exit(compiled.status ?? 1);
 // starts a third faster than from forty.
 rmSync(at('dist.new/attempt'), { recursive: true, force: true });
 await esbuild.build({
-  entryPoints: [at('src/attempt/main.ts')],
-  outfile: at('dist.new/attempt/main.js'),
+  entryPoints: [at('src/attempt/main.ts'), at('src/attempt/pi-extension.ts')],
+  outdir: at('dist.new/attempt'),
   bundle: true,
   platform: 'node',
   format: 'esm',

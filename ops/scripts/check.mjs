@@ -154,6 +154,7 @@ const STEPS = {
   pi: () => tier('pi'),
   api: () => tier('api'),
   cli: () => tier('cli'),
+  direct: () => tier('direct'),
   host: () => tier('host'),
   systemd: () => hostTier('systemd'),
   chaos: () => chaosSlice(),

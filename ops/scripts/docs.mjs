@@ -16,10 +16,11 @@ import { configFileSchema } from '../../src/config.ts';
 import { RULES } from '../../src/domain/classify.ts';
 import { ERRORS, EXIT } from '../../src/domain/errors.ts';
 import * as vocabulary from '../../src/domain/events.ts';
-import { CANCELLATIONS, FAILURES, LOSSES } from '../../src/domain/outcome-codes.ts';
+import { CANCELLATIONS, FAILURES, LOSSES, RESUME_BLOCKS } from '../../src/domain/outcome-codes.ts';
 import { allCells } from '../../src/domain/states.ts';
 import { defaultTimeouts, WORK_UNIT_KINDS } from '../../src/domain/work-unit.ts';
 import { VERSION } from '../../src/version.ts';
+import { CONFIG_MEANINGS } from './lib/config-meanings.mjs';
 
 const checkout = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const REFERENCE = 'docs/reference.md';
@@ -56,6 +57,11 @@ const EVENT_MEANINGS = {
   'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
   'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
   'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
+  'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
+  'diagnostic.version_unknown':
+    'The spool goes on in a later format version; it is kept for an outlive that knows it.',
+  'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
+  'diagnostic.provider_paused': 'A provider failed too often or named a reset: its work waits.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
   'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
   'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',
@@ -82,20 +88,6 @@ const EXIT_MEANINGS = {
   conflict: 'something else has the handle, the key, the state or the workspace',
   timeout: '`run`: a timeout ended the work',
   cancelled: '`run`: the work was cancelled, or Ctrl-C detached',
-};
-
-const CONFIG_MEANINGS = {
-  'api.port': 'TCP port of the API on 127.0.0.1; 0 takes any free one, null opens none',
-  'pi.command': 'your own Pi: program and leading arguments; absent: the one outlive depends on',
-  'pi.agentDir': 'an isolated agent directory; absent: your own, `~/.pi/agent`',
-  keyVariables: 'names of variables that hold keys; their values reach Pi only, as credentials',
-  passEnvironment: 'names of further variables of the daemon that runners see',
-  environment: 'further variables for runners, by value; no place for secrets',
-  umask: 'octal umask of the programs runners start; absent: the daemon’s own',
-  'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
-  'limits.provider': 'the same for each provider, by the part of `--model` before the slash',
-  'limits.media_provider': 'the same for each media provider',
-  captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
 };
 
 /** The table's lines for exactly these names; a missing or surplus one is an error. */
@@ -182,7 +174,11 @@ ${table(['code', 'meaning', 'exit'], withExit(CANCELLATIONS, 'cancelled'))}
 
 ### Lost (attempts only)
 
-${table(['code', 'meaning'], rows(LOSSES))}`;
+${table(['code', 'meaning'], rows(LOSSES))}
+
+Codes of a work unit that was lost and waits for a person (\`outlive retry\` goes on):
+
+${table(['code', 'meaning'], rows(RESUME_BLOCKS))}`;
 }
 
 function errors() {
@@ -266,10 +262,14 @@ function configKeys(schema, prefix = '') {
   });
 }
 
-function typeOf({ anyOf, type, items }) {
+const mapOf = ({ type }) =>
+  type === 'string' || type === 'integer' ? `map of ${type}s` : 'map of objects';
+
+function typeOf({ anyOf, type, items, additionalProperties }) {
   if (anyOf) return anyOf.map(typeOf).join(' or ');
   if (type === 'array') return `list of ${typeOf(items)}s`;
-  return type === 'object' ? 'map of strings' : type;
+  if (type === 'object') return mapOf(additionalProperties ?? {});
+  return type;
 }
 
 const defaultOf = ({ default: value }) =>
@@ -424,7 +424,7 @@ function carriedPeerCases(root) {
   const files = readdirSync(directory, { recursive: true }).filter((f) => f.endsWith('.test.ts'));
   return files.flatMap((file) => {
     const found = read(directory, file).matchAll(/\b(T\d{2}) [\w -]*#\d/g);
-    return Array.from(found, ([, number]) => ({ number, file: `test/${file}` }));
+    return Array.from(found, ([, number]) => ({ number, file: `test/${String(file)}` }));
   });
 }
 

@@ -54,7 +54,8 @@ manager() {
 # `stopping` tells a logout or shutdown from a person's stop. Its exit status only
 # repeats the word, and "unknown" is what it says when nobody answered.
 manager_state() {
-  state=$(timeout -s KILL 3 systemctl --user is-system-running 2>/dev/null)
+  # Without a user manager the caller has asked somebody else (direct-attempt.sh).
+  state=${OUTLIVE_MANAGER_STATE-$(timeout -s KILL 3 systemctl --user is-system-running 2>/dev/null)}
   [ "$state" = unknown ] && state=
   text "$state"
 }

@@ -1,8 +1,10 @@
 /** /channels: lanes of work and their policies. */
 import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { OutliveError } from '../domain/errors.ts';
+import { toMicroUsd } from '../domain/spend.ts';
 import type { ChannelPolicy, ChannelRow } from '../store/channels.ts';
 import type { ApiContext } from './context.ts';
+import { spendView } from './providers.ts';
 import {
   type ChannelView,
   channelPageSchema,
@@ -18,14 +20,17 @@ const NEW_CHANNEL: ChannelPolicy = {
   onNewerSubject: 'queue',
 };
 
-function channelView({ store }: ApiContext, row: ChannelRow): ChannelView {
+function channelView({ store, supervisor }: ApiContext, row: ChannelRow): ChannelView {
   const slot = { type: 'channel_parallel', key: row.id } as const;
   return {
     ...row,
     running: store.resources.countSlots(slot),
     queued: store.diagnostics.queuedInChannel(row.id),
+    spend: spendView(supervisor.spend.channel(row.id)),
   };
 }
+
+const microUsdOf = (usd: number | null): number | null => (usd === null ? null : toMicroUsd(usd));
 
 /** @throws OutliveError `not_found`. */
 function findChannel(context: ApiContext, id: string): ChannelRow {
@@ -72,11 +77,17 @@ export const channelRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = 
     (request) => {
       const { id } = request.params;
       const before = context.store.channels.get(id) ?? NEW_CHANNEL;
-      const { status, maxConcurrentRuns, onNewerSubject } = request.body;
-      context.supervisor.putChannel(id, {
+      const { status, maxConcurrentRuns, onNewerSubject, maxCostUsdPerDay, maxTokensPerDay } =
+        request.body;
+      const had = context.store.spend.channelCeiling(id);
+      const policy = {
         status: status ?? before.status,
         maxConcurrentRuns: maxConcurrentRuns ?? before.maxConcurrentRuns,
         onNewerSubject: onNewerSubject ?? before.onNewerSubject,
+      };
+      context.supervisor.putChannel(id, policy, {
+        microUsd: maxCostUsdPerDay === undefined ? had.microUsd : microUsdOf(maxCostUsdPerDay),
+        tokens: maxTokensPerDay === undefined ? had.tokens : maxTokensPerDay,
       });
       return channelView(context, findChannel(context, id));
     },

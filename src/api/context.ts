@@ -2,12 +2,27 @@
 
 import type { Store } from '../store/store.ts';
 import type { Hub } from '../supervisor/hub.ts';
+import type { Maintenance } from '../supervisor/maintenance.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
+import type { FramePages } from './frames.ts';
 import type { RuntimeView } from './schemas.ts';
+
+/** What all streams have in common. */
+export interface Streams {
+  readonly pages: FramePages;
+  /** A client that takes nothing for this long is dismissed, milliseconds. */
+  readonly stallMs: number;
+  readonly timers: {
+    /** Runs `callback` once after `ms`; returns its cancellation, harmless afterwards. */
+    after(ms: number, callback: () => void): () => void;
+  };
+}
 
 export interface ApiContext {
   readonly store: Store;
   readonly supervisor: Supervisor;
+  readonly maintenance: Maintenance;
   readonly hub: Hub;
+  readonly streams: Streams;
   runtime(): RuntimeView;
 }

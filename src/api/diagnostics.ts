@@ -1,6 +1,7 @@
 /** The workspace as a person looks at it: what runs, what is stuck, who holds what. */
+import { START_BUDGET } from '../domain/start-budget.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { ListedWorkUnit } from '../store/work-units.ts';
 import { possible } from '../supervisor/explain.ts';
 import type { ApiContext } from './context.ts';
 import type {
@@ -12,6 +13,7 @@ import type {
 } from './schemas-runtime.ts';
 
 const BLOCKERS_SHOWN = 100;
+const TAKEOVERS_SHOWN = 10;
 
 /** Milliseconds since a stored time; a clock that was set back makes no negative ages. */
 const ageOf = (now: number, time: string): number => Math.max(0, now - Date.parse(time));
@@ -37,7 +39,7 @@ function holdings(rows: readonly { attemptId: string; type: string; key: string 
 }
 
 interface Active {
-  readonly workUnit: WorkUnitRow;
+  readonly workUnit: ListedWorkUnit;
   readonly attempt: AttemptRow | null;
   readonly view: ActiveView;
 }
@@ -57,6 +59,8 @@ function activeWork(context: ApiContext): readonly Active[] {
       status: workUnit.status,
       ownerType: workUnit.ownerType,
       ownerId: workUnit.ownerId,
+      createdByActor: workUnit.createdByActor,
+      createdByClientId: workUnit.createdByClientId,
       channelId: workUnit.channelId,
       runnerId: workUnit.runnerId,
       providerPresetId: workUnit.providerPresetId,
@@ -72,6 +76,7 @@ function activeWork(context: ApiContext): readonly Active[] {
       leases: leases(activeAttemptId),
       slots: slots(activeAttemptId),
       ...possible(workUnit.status),
+      canReconcile: attempt !== null,
       live: activeAttemptId === null ? null : supervisor.live(activeAttemptId),
     };
     return { workUnit, attempt, view };
@@ -178,6 +183,10 @@ export function supervisorView(context: ApiContext): SupervisorView {
     blockers: diagnostics
       .blocked(BLOCKERS_SHOWN)
       .map((group) => ({ ...group, waitedMs: ageOf(now, group.since) })),
+    backingOff: diagnostics
+      .backingOff(new Date(now).toISOString(), BLOCKERS_SHOWN)
+      .map((group) => ({ ...group, limit: START_BUDGET })),
     recovery: isRecord(recovery) ? recovery : null,
+    takeovers: [...store.takeovers(TAKEOVERS_SHOWN)],
   };
 }

@@ -2,9 +2,16 @@
 import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { OutliveError } from '../domain/errors.ts';
 import type { ApiContext } from './context.ts';
+import { PAGE } from './frames.ts';
 import { findWorkUnit } from './lookup.ts';
+import { otherEpoch, unreplayable } from './replay.ts';
 import type { EventPage } from './schemas.ts';
-import { eventPageSchema, eventsQuerySchema, workUnitParamsSchema } from './schemas.ts';
+import {
+  EPOCH_HEADER,
+  eventPageSchema,
+  eventsQuerySchema,
+  workUnitParamsSchema,
+} from './schemas.ts';
 import { answerStream, streamEvents } from './sse.ts';
 import { eventView } from './views.ts';
 
@@ -18,18 +25,6 @@ export function resumeFrom(lastEventId: string | string[] | undefined, after: nu
   );
 }
 
-function refuseUnreplayable(context: ApiContext, workUnitId: string, afterSeq: number): void {
-  const bounds = context.store.events.bounds(workUnitId);
-  const first = bounds?.first ?? 1;
-  const last = bounds?.last ?? 0;
-  if (afterSeq >= first - 1 && afterSeq <= last) return;
-  throw new OutliveError(
-    'control_plane_snapshot_required',
-    `Events ${first} to ${last} are kept, asked was for what follows ${afterSeq}. Load the work unit again and start from there.`,
-    { extra: { first, last, afterSeq } },
-  );
-}
-
 export const eventRoutes: FastifyPluginCallbackZod<{
   context: ApiContext;
   stopping: AbortSignal;
@@ -39,7 +34,8 @@ export const eventRoutes: FastifyPluginCallbackZod<{
     {
       schema: {
         summary: 'Events of one work unit: a page, or a stream until its end',
-        description: 'With Accept: text/event-stream each frame has id = seq, event = type.',
+        description:
+          'With Accept: text/event-stream each frame has id = seq, event = type. A page ends early when its events are large.',
         params: workUnitParamsSchema,
         querystring: eventsQuerySchema,
         response: { 200: eventPageSchema },
@@ -52,17 +48,21 @@ export const eventRoutes: FastifyPluginCallbackZod<{
         stream ? request.headers['last-event-id'] : undefined,
         request.query.afterSeq,
       );
-      refuseUnreplayable(context, id, afterSeq);
+      const refusal =
+        otherEpoch(context, request.query.epoch) ?? unreplayable(context, id, afterSeq);
+      if (refusal) throw refusal;
+      // On the raw answer: a stream writes its own head.
+      reply.raw.setHeader(EPOCH_HEADER, context.store.retention.epoch());
       if (stream) {
         await answerStream(request, reply, (response) =>
           streamEvents(context, response, id, afterSeq, stopping),
         );
         return undefined;
       }
-      const { limit } = request.query;
-      const rows = context.store.events.page(id, afterSeq, limit + 1);
-      const items = rows.slice(0, limit).map(eventView);
-      return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.seq) : null };
+      const bound = { rows: request.query.limit, bytes: PAGE.bytes };
+      const { events, more } = context.store.events.slice(id, afterSeq, bound);
+      const items = events.map(eventView);
+      return { items, nextCursor: more ? String(items.at(-1)?.seq) : null };
     },
   );
   done();

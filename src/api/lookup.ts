@@ -1,6 +1,6 @@
 /** Finds the work unit a path names: by id, else by handle. */
 import { OutliveError } from '../domain/errors.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import type { ApiContext } from './context.ts';
 import type { WorkUnitView } from './schemas.ts';
 import { workUnitView } from './views.ts';
@@ -17,7 +17,8 @@ export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitR
 }
 
 /** A row with its attempts and live figures. */
-export function showWorkUnit(context: ApiContext, row: WorkUnitRow): WorkUnitView {
+export function showWorkUnit(context: ApiContext, row: ListedWorkUnit | WorkUnitRow): WorkUnitView {
   const live = row.activeAttemptId ? context.supervisor.live(row.activeAttemptId) : null;
-  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live);
+  const spend = context.supervisor.spend.unit(row);
+  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend);
 }

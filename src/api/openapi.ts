@@ -8,6 +8,8 @@ import {
   workUnitViewSchema,
 } from './schemas.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
+import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
+import { daySpendViewSchema, providerViewSchema, spendViewSchema } from './schemas-provider.ts';
 import {
   activeViewSchema,
   admissionViewSchema,
@@ -72,17 +74,22 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   ActiveWork: activeViewSchema,
   Admission: admissionViewSchema,
   Attempt: attemptViewSchema,
+  Backup: backupViewSchema,
   Channel: channelViewSchema,
+  Collection: collectViewSchema,
   DryRun: dryRunSchema,
   Event: eventViewSchema,
   Explanation: explanationSchema,
   Lease: leaseViewSchema,
+  DaySpend: daySpendViewSchema,
   Problem: problemSchema,
+  Provider: providerViewSchema,
   ReconcileReport: reconcileReportSchema,
   ReplayWindow: replayWindowSchema,
   RunStarted: runStartedSchema,
   Runtime: runtimeViewSchema,
   Semaphore: semaphoreViewSchema,
+  Spend: spendViewSchema,
   StuckWork: stuckViewSchema,
   Supervisor: supervisorViewSchema,
   WorkUnit: workUnitViewSchema,

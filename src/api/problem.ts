@@ -39,7 +39,8 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
 /** More would only repeat the request. */
 const FIELDS_MAX = 100;
 
-const escapePointer = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
+export const escapePointer = (key: string): string =>
+  key.replaceAll('~', '~0').replaceAll('/', '~1');
 
 /** The fields an issue is about: one, but for unknown keys, which come together. */
 function fieldsOf(issue: NonNullable<FastifyError['validation']>[number]): FieldError[] {
@@ -71,7 +72,12 @@ function translate(error: FastifyError | OutliveError): OutliveError | null {
   return blamesRequest ? new OutliveError('malformed_body', `${error.message}.`) : null;
 }
 
+/** Seconds after which it may be different. */
+const RETRY_AFTER: Partial<Record<ErrorCode, number>> = { starting: 1, shutting_down: 5 };
+
 export function sendProblem(reply: FastifyReply, error: OutliveError): FastifyReply {
+  const seconds = RETRY_AFTER[error.code];
+  if (seconds !== undefined) reply.header('retry-after', String(seconds));
   return reply
     .status(error.status)
     .type('application/problem+json')

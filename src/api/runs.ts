@@ -32,7 +32,7 @@ export const runRoutes: FastifyPluginCallbackZod<{
     const started: RunStarted = { runId: id, workUnitId: id, handle, created };
     reply.raw.setHeader('location', `/work-units/${id}`);
     await answerStream(request, reply, async (response) => {
-      if (!(await push(response, signalFrame('run', started)))) return;
+      if (!(await push(context, response, signalFrame('run', started), 0))) return;
       await streamEvents(context, response, id, 0, stopping);
     });
   });

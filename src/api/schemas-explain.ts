@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { startWorkUnitSchema } from '../domain/request.ts';
 import { ATTEMPT_STATUSES, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
 import { workUnitViewSchema } from './schemas.ts';
+import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
 const namedValueSchema = z.object({ name: z.string(), value: z.string() });
@@ -45,6 +46,8 @@ export const explanationSchema = z.object({
   summary: z.string(),
   /** Null unless it is queued. */
   waiting: waitingSchema.nullable(),
+  /** Spent by all attempts together, of what they may. */
+  spend: spendViewSchema,
   attempts: z.array(attemptReasonSchema),
   canCancel: z.boolean(),
   canRetry: z.boolean(),

@@ -1,5 +1,7 @@
 /** What the API says of the workspace as a whole: diagnostics, resources, admission, reconcile. */
 import { z } from 'zod';
+import { EVENT_DOMAINS } from '../domain/events.ts';
+import { shortText } from '../domain/request.ts';
 import {
   ADMISSIONS,
   CHANNEL_STATUSES,
@@ -7,8 +9,17 @@ import {
   SLOT_TYPES,
   SUBJECT_POLICIES,
 } from '../domain/resources.ts';
-import { RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
-import { eventViewSchema, liveSchema, page, runtimeViewSchema } from './schemas.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
+import { MAKERS, RUNNERS, WORK_UNIT_KINDS, WORK_UNIT_STATUSES } from '../domain/work-unit.ts';
+import {
+  eventViewSchema,
+  liveSchema,
+  page,
+  runtimeViewSchema,
+  takeoverViewSchema,
+  whole,
+} from './schemas.ts';
+import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
 /** Milliseconds, by the daemon's clock. */
@@ -21,6 +32,9 @@ const activeFields = {
   status: z.enum(WORK_UNIT_STATUSES),
   ownerType: z.string(),
   ownerId: z.string(),
+  createdByActor: z.enum(MAKERS),
+  /** The client that asked for it, as it named itself. */
+  createdByClientId: z.string().nullable(),
   channelId: z.string().nullable(),
   runnerId: z.enum(RUNNERS),
   providerPresetId: z.string().nullable(),
@@ -40,6 +54,8 @@ const activeFields = {
   canCancel: z.boolean(),
   /** A stale one is first proved to run no more. */
   canRetry: z.boolean(),
+  /** It has an attempt whose unit can be looked at afresh. */
+  canReconcile: z.boolean(),
   live: liveSchema.nullable(),
 };
 
@@ -117,8 +133,21 @@ export const supervisorViewSchema = z.object({
   blockers: z.array(
     z.object({ resource: z.string(), waiting: z.int(), since: time, waitedMs: age }),
   ),
+  /** Queued work whose last starts ran nothing, soonest first; at most 100. */
+  backingOff: z.array(
+    z.object({
+      workUnitId: z.string(),
+      handle: z.string(),
+      /** Starts in a row that ran nothing; at `limit` the work fails. */
+      starts: z.int(),
+      limit: z.int(),
+      until: time,
+    }),
+  ),
   /** The report of the last recovery, as it was stored. */
   recovery: z.record(z.string(), z.unknown()).nullable(),
+  /** The newest takeovers from dead daemons, newest first; at most 10. */
+  takeovers: z.array(takeoverViewSchema).default([]),
 });
 export type SupervisorView = z.infer<typeof supervisorViewSchema>;
 
@@ -151,13 +180,16 @@ export type ReconcileView = z.infer<typeof reconcileReportSchema>;
 export const nothingSchema = z.strictObject({}).nullish();
 
 export const attemptParamsSchema = z.strictObject({ id: z.string().min(1).max(128) });
-export const channelParamsSchema = z.strictObject({ id: z.string().min(1).max(256) });
+export const channelParamsSchema = z.strictObject({ id: shortText });
 
 /** Body of PUT /channels/:id. What is left out stays as it is; a new channel gets the defaults. */
 export const channelPolicySchema = z.strictObject({
   status: z.enum(CHANNEL_STATUSES).optional(),
   maxConcurrentRuns: z.int().min(1).max(1000).optional(),
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
+  /** Ceilings for one local calendar day; null takes one away. */
+  maxCostUsdPerDay: spendCeilingSchema.shape.maxCostUsd.nullable(),
+  maxTokensPerDay: spendCeilingSchema.shape.maxTokens.nullable(),
 });
 export type ChannelPolicyInput = z.input<typeof channelPolicySchema>;
 
@@ -168,6 +200,8 @@ export const channelViewSchema = z.object({
   onNewerSubject: z.enum(SUBJECT_POLICIES),
   running: z.int(),
   queued: z.int(),
+  /** Today. */
+  spend: spendViewSchema,
   createdAt: time,
   updatedAt: time,
 });
@@ -175,10 +209,17 @@ export type ChannelView = z.infer<typeof channelViewSchema>;
 export const channelPageSchema = page(channelViewSchema);
 export type ChannelPage = z.infer<typeof channelPageSchema>;
 
-/** Query of GET /events. With Accept: text/event-stream it streams instead of paging. */
+const domainsSchema = z
+  .string()
+  .max(500)
+  .transform((text) => text.split(','))
+  .pipe(z.array(z.enum(EVENT_DOMAINS)).min(1));
+
+/** Query of GET /events. `domains` leaves the events of all others out. With Accept: text/event-stream it streams instead of paging. */
 export const workspaceEventsQuerySchema = z.strictObject({
-  afterPosition: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(1).max(5000).default(1000),
+  afterPosition: whole(0, Number.MAX_SAFE_INTEGER).default(0),
+  limit: whole(1, 5000).default(1000),
+  domains: domainsSchema.optional(),
 });
 
 /** What a replay covers: every event after `afterPosition` up to `upTo`, none left out. */

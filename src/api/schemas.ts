@@ -12,11 +12,14 @@ import { lastWordSchema } from '../domain/spool.ts';
 import {
   ACTORS,
   ATTEMPT_STATUSES,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
   WORK_UNIT_STATUSES,
 } from '../domain/work-unit.ts';
+
+import { spendViewSchema } from './schemas-provider.ts';
 
 const time = z.iso.datetime();
 
@@ -28,6 +31,8 @@ export const BODY_MAX_BYTES = 25 * 1024 * 1024;
 
 /** Header that carries an idempotency key; it wins over the one in the body. */
 export const IDEMPOTENCY_HEADER = 'idempotency-key';
+/** On answers with events: the epoch their numbers are of. */
+export const EPOCH_HEADER = 'outlive-epoch';
 
 /** Body of POST /work-units/:id/cancel. */
 export const cancelSchema = z.strictObject({ reason: z.string().max(1000).optional() });
@@ -49,6 +54,8 @@ export const attemptViewSchema = z.object({
   abortRequestedAt: time.nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** The lost attempt this one goes on from, null when it is none. */
+  resumesAttemptId: z.string().nullable(),
   /** The systemd unit; `systemctl --user status <unit>` shows it while it lives. */
   unit: z.string(),
   invocationId: z.string().nullable(),
@@ -92,7 +99,7 @@ export const workUnitViewSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   createdAt: time,
   updatedAt: time,
   startedAt: time.nullable(),
@@ -106,6 +113,8 @@ export const workUnitViewSchema = z.object({
   errorMessage: z.string().nullable(),
   cwd: z.string(),
   model: z.string().nullable(),
+  /** Of all attempts together, as far as their messages were stored. */
+  spend: spendViewSchema,
   /** Live figures from the wrapper, null when nothing runs or nothing was heard. */
   live: liveSchema.nullable(),
   attempts: z.array(attemptViewSchema),
@@ -136,7 +145,7 @@ export const eventPageSchema = page(eventViewSchema);
 export type EventPage = z.infer<typeof eventPageSchema>;
 
 /** A number in a query: digits only, where Number() would also take nothing, blanks and 0x1. */
-const whole = (min: number, max: number) =>
+export const whole = (min: number, max: number) =>
   z
     .string()
     .regex(/^\d{1,15}$/, 'must be a whole number')
@@ -155,12 +164,29 @@ export const listQuerySchema = z.strictObject({
 export const eventsQuerySchema = z.strictObject({
   afterSeq: whole(0, Number.MAX_SAFE_INTEGER).default(0),
   limit: whole(1, 5000).default(1000),
+  /** The store epoch the cursor is of, when the client knows it. */
+  epoch: z.string().max(64).optional(),
 });
 
 /** `:id` is a work unit's id or its handle (the live one, else the newest). */
 export const workUnitParamsSchema = z.strictObject({ id: z.string().min(1).max(4096) });
 
+/** A takeover from a daemon that died. */
+export const takeoverViewSchema = z.object({
+  at: time,
+  /** Who took over. */
+  runtimeInstanceId: z.string(),
+  previousInstanceId: z.string(),
+  previousPid: z.int(),
+  previousStartedAt: z.string(),
+  previousVersion: z.string(),
+  /** How it was known to be dead: its kernel lock was free. */
+  evidence: z.literal('kernel_lock_free'),
+});
+
 export const runtimeViewSchema = z.object({
+  /** Another one after every restore of the store: cursors of an earlier one are void. */
+  storeEpoch: z.string().optional(),
   runtimeInstanceId: z.string(),
   workspaceId: z.string(),
   /** `degraded` names what is away in `problems`; attempts are unaffected. */
@@ -176,6 +202,8 @@ export const runtimeViewSchema = z.object({
   host: z.string().nullable(),
   port: z.int().nullable(),
   activeAttempts: z.int(),
+  /** The dead daemon this one took over from; null where the one before ended in order. */
+  tookOver: takeoverViewSchema.nullable().default(null),
 });
 export type RuntimeView = z.infer<typeof runtimeViewSchema>;
 

@@ -1,5 +1,6 @@
 /** Joins the routes to an HTTP server: one for the unix socket, one for TCP. */
-import { chmodSync, mkdirSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import fastify, { LogController } from 'fastify';
@@ -12,7 +13,10 @@ import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
+import { useJsonBodies } from './json-body.ts';
+import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
+import { providerRoutes } from './providers.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { BODY_MAX_BYTES } from './schemas.ts';
@@ -24,46 +28,100 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-export interface ApiOptions {
-  readonly log: Logger;
-  /** Null while the store cannot be used: then every request is answered with `refusal`. */
-  readonly context: ApiContext | null;
-  readonly refusal: OutliveError | null;
+export interface SocketListener extends Listener {
+  /** Binds the path again where its socket is gone. @returns false when it is in place. */
+  rebind(): Promise<boolean>;
 }
 
-function createApp({ log, context, refusal }: ApiOptions, stopping: AbortSignal): FastifyInstance {
-  const unusable = refusal ?? new OutliveError('store_unavailable', 'The store is not open.');
+/** What a client may cost, however slow or many it is; times in milliseconds. */
+export interface ApiLimits {
+  /** Open at once, per listener; more are hung up on. */
+  readonly connections: number;
+  /** From the first byte of a request to the last of its head. */
+  readonly headersMs: number;
+  /** From the first byte of a request to the last of its body. */
+  readonly requestMs: number;
+  /** How often both are looked at. */
+  readonly checkMs: number;
+  readonly headerBytes: number;
+  readonly bodyBytes: number;
+}
+
+export const API_LIMITS: ApiLimits = {
+  connections: 1_024,
+  headersMs: 10_000,
+  requestMs: 30_000,
+  checkMs: 5_000,
+  headerBytes: 16 * 1024,
+  bodyBytes: BODY_MAX_BYTES,
+};
+
+export interface ApiOptions {
+  readonly log: Logger;
+  readonly version: string;
+  /** Used only while {@link gate} is open. */
+  readonly context: ApiContext;
+  /** Why nothing can be done right now; every request is answered with it. Null: all is well. */
+  readonly gate: () => OutliveError | null;
+  readonly limits?: Partial<ApiLimits>;
+}
+
+type Guard = (app: FastifyInstance) => void;
+
+function createServer({ log, gate, ...options }: ApiOptions): FastifyInstance {
+  const limits = { ...API_LIMITS, ...options.limits };
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     // A path that cannot be decoded, or with a name too long to be one, is nobody's.
     frameworkErrors: (_error, request, reply) =>
-      void sendProblem(reply, context ? noSuchRoute(request) : unusable),
+      void sendProblem(reply, gate() ?? noSuchRoute(request)),
     clientErrorHandler: refuseConnection,
-    bodyLimit: BODY_MAX_BYTES,
+    bodyLimit: limits.bodyBytes,
     // A slow or silent sender must not hold a connection for ever.
-    requestTimeout: 30_000,
+    requestTimeout: limits.requestMs,
+    http: {
+      headersTimeout: limits.headersMs,
+      connectionsCheckingInterval: limits.checkMs,
+      maxHeaderSize: limits.headerBytes,
+    },
     // A channel's id has 256 characters, each up to twelve in a URL.
     routerOptions: { maxParamLength: 4_096 },
     forceCloseConnections: true,
   });
+  app.server.maxConnections = limits.connections;
+  return app;
+}
+
+function createApp(options: ApiOptions, stopping: AbortSignal, guard: Guard): FastifyInstance {
+  const { context, gate, version } = options;
+  const app = createServer(options);
   app.setValidatorCompiler(validatorCompiler);
   // Answers are checked against their schemas by the compiler and the tests, not once more here.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   useProblems(app);
-  app.removeContentTypeParser('text/plain'); // Fastify takes it by default, as a string.
-  if (!context) {
-    app.addHook('onRequest', (_request, reply) => sendProblem(reply, unusable));
-    return app;
-  }
+  useJsonBodies(app);
+  guard(app);
+  app.addHook('onRequest', (_request, reply, done) => {
+    const refusal = gate();
+    if (refusal) sendProblem(reply, refusal);
+    else done();
+  });
   const routes = collectRoutes(app);
-  for (const plugin of [workUnitRoutes, runtimeRoutes, attemptRoutes, channelRoutes]) {
+  for (const plugin of [
+    workUnitRoutes,
+    runtimeRoutes,
+    attemptRoutes,
+    channelRoutes,
+    providerRoutes,
+  ]) {
     void app.register(plugin, { context });
   }
+  void app.register(maintenanceRoutes, { context });
   for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {
     void app.register(plugin, { context, stopping });
   }
-  void app.register(documentRoutes, { routes, version: context.runtime().version });
+  void app.register(documentRoutes, { routes, version });
   return app;
 }
 
@@ -77,20 +135,51 @@ function listener(app: FastifyInstance, stop: AbortController): Listener {
   };
 }
 
-/**
- * Serves local clients on a unix socket, 0600 in a directory 0700. The caller owns the
- * workspace's lock, so a socket file that is already there is a dead daemon's.
- */
-export async function listenOnSocket(options: ApiOptions, socketPath: string): Promise<Listener> {
-  const stop = new AbortController();
-  const app = createApp(options, stop.signal);
+/** True when the path leads to the socket that was bound there. */
+function isInPlace(socketPath: string, inode: number): boolean {
+  return statSync(socketPath, { throwIfNoEntry: false })?.ino === inode;
+}
+
+/** Makes the way free for a socket; whatever lies there is a dead daemon's. */
+function makeWay(socketPath: string): void {
   const directory = path.dirname(socketPath);
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   chmodSync(directory, 0o700); // It may have been there; it guards the socket until its own chmod.
   rmSync(socketPath, { force: true });
-  await app.listen({ path: socketPath });
+}
+
+function bound(socketPath: string): number {
   chmodSync(socketPath, 0o600);
-  return listener(app, stop);
+  return statSync(socketPath).ino;
+}
+
+/**
+ * Serves local clients on a unix socket, 0600 in a directory 0700. The caller owns the
+ * workspace's locks, so a socket file that is already there is a dead daemon's.
+ */
+export async function listenOnSocket(
+  options: ApiOptions,
+  socketPath: string,
+): Promise<SocketListener> {
+  const stop = new AbortController();
+  const app = createApp(options, stop.signal, () => undefined);
+  makeWay(socketPath);
+  await app.listen({ path: socketPath });
+  let inode = bound(socketPath);
+  return {
+    ...listener(app, stop),
+    rebind: async () => {
+      if (isInPlace(socketPath, inode)) return false;
+      makeWay(socketPath);
+      // Connections that are open stay so; only the listening socket is another one.
+      app.server.close();
+      const listening = once(app.server, 'listening');
+      app.server.listen(socketPath);
+      await listening;
+      inode = bound(socketPath);
+      return true;
+    },
+  };
 }
 
 /**
@@ -104,9 +193,8 @@ export async function listenOnTcp(
   token: string,
 ): Promise<Listener & { readonly port: number }> {
   const stop = new AbortController();
-  const app = createApp(options, stop.signal);
   let actual = port;
-  guardTcp(app, token, () => actual);
+  const app = createApp(options, stop.signal, (guarded) => guardTcp(guarded, token, () => actual));
   try {
     await app.listen({ host: '127.0.0.1', port });
   } catch (error) {

@@ -1,22 +1,23 @@
 /**
  * Server-sent events of one work unit. The stream is read from the store; the hub only
  * says when to look. So a client never gets an event twice, out of order or not at all,
- * and a slow one costs no memory: nothing is read for it before it took the last.
+ * and a slow one costs a page: nothing is read for it before it took the last.
  */
-import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { OutliveError } from '../domain/errors.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
-import type { EventRow } from '../store/events.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { ApiContext } from './context.ts';
-import { eventView } from './views.ts';
+import { problemOf } from './problem.ts';
+import { unreplayable } from './replay.ts';
 
-export const PAGE = 500;
 /** A comment line at least this often, so that both ends notice a dead connection. */
 export const KEEPALIVE_MS = 15_000;
-/** A client that takes nothing for this long is dropped; it resumes with Last-Event-ID. */
-const STALL_MS = 60_000;
+/** How long a client that was dismissed may still take what was sent, milliseconds. */
+const HANG_UP_MS = 5_000;
+/** Sent at once. A client that takes so much within the stall time is slow, not stalled. */
+const PART_BYTES = 32 * 1024;
 
 /** Takes the response over and sends the head of a stream. */
 function beginStream(reply: FastifyReply): ServerResponse {
@@ -53,31 +54,70 @@ export function signalFrame(event: string, data: unknown): string {
   return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-function frame(row: EventRow): string {
-  return `id: ${row.seq}\nevent: ${row.type}\ndata: ${JSON.stringify(eventView(row))}\n\n`;
+/** Waits until the client took what was written, is gone, or took nothing for too long. */
+async function settled(
+  { streams }: ApiContext,
+  response: ServerResponse,
+): Promise<'taken' | 'gone' | 'stalled'> {
+  const { promise, resolve } = Promise.withResolvers<'taken' | 'gone' | 'stalled'>();
+  const taken = (): void => resolve('taken');
+  const gone = (): void => resolve('gone');
+  response.once('drain', taken).once('close', gone);
+  const inTime = streams.timers.after(streams.stallMs, () => resolve('stalled'));
+  const how = await promise;
+  inTime();
+  response.off('drain', taken).off('close', gone);
+  return how;
 }
 
-/** Writes and, when the socket is full, waits for it. False when the client is gone or stalls. */
-export async function push(response: ServerResponse, text: string): Promise<boolean> {
-  if (response.destroyed) return false;
-  if (response.write(text)) return true;
-  const settled = new AbortController();
-  const signal = AbortSignal.any([settled.signal, AbortSignal.timeout(STALL_MS)]);
-  try {
-    await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })]);
-    return !response.destroyed;
-  } catch {
-    response.destroy();
-    return false;
-  } finally {
-    settled.abort();
+/**
+ * Ends the stream of a client that takes nothing: the rest of its page and where to go on
+ * wait for it a moment longer, then the connection is cut. Whoever saw less than that
+ * goes on from the last id it saw.
+ */
+function dismiss(
+  { streams }: ApiContext,
+  response: ServerResponse,
+  rest: Buffer,
+  cursor: number,
+): void {
+  const error = new OutliveError(
+    'stream_stalled',
+    `Nothing was taken for ${streams.stallMs} ms. Go on after ${cursor}, or after the last event you have.`,
+    { extra: { resumeAfter: cursor } },
+  );
+  response.write(rest);
+  response.end(signalFrame('problem', problemOf(error)));
+  const close = streams.timers.after(HANG_UP_MS, () => response.destroy());
+  response.once('close', close);
+}
+
+/**
+ * Sends, and waits where the client does not keep up. `cursor` is where it stands once it
+ * has this. @returns false when the client is gone or was dismissed.
+ */
+export async function push(
+  context: ApiContext,
+  response: ServerResponse,
+  what: string | Buffer,
+  cursor: number,
+): Promise<boolean> {
+  const bytes = typeof what === 'string' ? Buffer.from(what) : what;
+  for (let from = 0; from < bytes.length; from += PART_BYTES) {
+    if (response.destroyed) return false;
+    const to = from + PART_BYTES;
+    if (response.write(bytes.subarray(from, to))) continue;
+    const how = await settled(context, response);
+    if (how === 'stalled') dismiss(context, response, bytes.subarray(to), cursor);
+    if (how !== 'taken') return false;
   }
+  return !response.destroyed;
 }
 
 /** True when the work unit has ended. Its end and the event of it were committed together. */
 function isOver(context: ApiContext, workUnitId: string): boolean {
-  const row = context.store.workUnits.get(workUnitId);
-  return row === null || TERMINAL_STATUSES.has(row.status);
+  const status = context.store.workUnits.statusOf(workUnitId);
+  return status === null || TERMINAL_STATUSES.has(status);
 }
 
 /**
@@ -100,15 +140,21 @@ export async function streamEvents(
   let seq = afterSeq;
   try {
     while (!response.destroyed && !stopping.aborted) {
-      const rows = context.store.events.page(workUnitId, seq, PAGE);
-      if (rows.length > 0) {
-        if (!(await push(response, rows.map(frame).join('')))) return;
-        seq = rows.at(-1)?.seq ?? seq;
+      const refusal = unreplayable(context, workUnitId, seq);
+      if (refusal) {
+        // Retention overtook a slow client; its stream ends where it can say so.
+        await push(context, response, signalFrame('problem', problemOf(refusal)), seq);
+        break;
+      }
+      const page = context.streams.pages.ofWorkUnit(workUnitId, seq);
+      if (page) {
+        if (!(await push(context, response, page.bytes, page.last))) return;
+        seq = page.last;
         continue;
       }
       if (isOver(context, workUnitId)) break;
-      await hint.wait(KEEPALIVE_MS);
-      if (!(await push(response, ':\n\n'))) return;
+      const told = await hint.wait(KEEPALIVE_MS);
+      if (!told && !(await push(context, response, ':\n\n', seq))) return;
     }
     response.end();
   } finally {

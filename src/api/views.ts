@@ -1,9 +1,11 @@
 /** Rows of the store as the API shows them. */
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { EventRow } from '../store/events.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { StoredEvent } from '../store/event-slices.ts';
+import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
+import type { SpendState } from '../supervisor/spend-gate.ts';
+import { spendView } from './providers.ts';
 import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
 import type { Explanation } from './schemas-explain.ts';
 
@@ -24,6 +26,7 @@ export function attemptView(row: AttemptRow): AttemptView {
     abortRequestedAt: row.abortRequestedAt,
     errorCode: row.errorCode,
     errorMessage: row.errorMessage,
+    resumesAttemptId: row.resumesAttemptId,
     unit: row.unit,
     invocationId: row.invocationId,
     bootId: row.bootId,
@@ -37,16 +40,33 @@ export function attemptView(row: AttemptRow): AttemptView {
 }
 
 export function workUnitView(
-  row: WorkUnitRow,
+  row: ListedWorkUnit | WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
+  spend: SpendState,
 ): WorkUnitView {
-  const { request: _request, neverStartedCount: _count, lastSeq: _seq, ...shown } = row;
+  const {
+    request: _request,
+    neverStartedCount: _count,
+    neverStartedAt: _since,
+    lastSeq: _seq,
+    ...shown
+  } = {
+    request: null,
+    ...row,
+  };
   const { idleTimeoutMs, hardTimeoutMs } = row.timeoutPolicy;
-  return { ...shown, idleTimeoutMs, hardTimeoutMs, live, attempts: attempts.map(attemptView) };
+  return {
+    ...shown,
+    idleTimeoutMs,
+    hardTimeoutMs,
+    spend: spendView(spend),
+    live,
+    attempts: attempts.map(attemptView),
+  };
 }
 
-export function eventView(row: EventRow): EventView {
+export function eventView(row: StoredEvent): EventView {
   return {
     id: `${row.workUnitId}:${row.seq}`,
     workUnitId: row.workUnitId,
@@ -56,17 +76,19 @@ export function eventView(row: EventRow): EventView {
     ts: row.ts,
     type: row.type,
     actor: row.actor,
-    data: { ...row.data },
+    data: JSON.parse(row.data) as EventView['data'],
   };
 }
 
-export function explanationView({ workUnit, summary, waiting, attempts }: Explained): Explanation {
+export function explanationView(explained: Explained): Explanation {
+  const { workUnit, summary, waiting, attempts, spend } = explained;
   return {
     workUnitId: workUnit.id,
     handle: workUnit.handle,
     status: workUnit.status,
     summary,
     waiting,
+    spend: spendView(spend),
     attempts: attempts.map(({ attempt, rule, evidence }) => ({
       attemptId: attempt.id,
       attemptNumber: attempt.attemptNumber,

@@ -85,7 +85,6 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
   { context },
   done,
 ) => {
-  const { supervisor } = context;
   app.post(
     '/work-units/:id/cancel',
     { schema: { ...commandSchema('Cancel, in any state'), body: cancelSchema.nullish() } },
@@ -93,7 +92,7 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
       const { id } = findWorkUnit(context, request.params.id);
       const reason = request.body?.reason ?? null;
       const key = headerKey(request);
-      return showWorkUnit(context, supervisor.cancel(id, { actor: 'user', reason }, key));
+      return showWorkUnit(context, context.supervisor.cancel(id, { actor: 'user', reason }, key));
     },
   );
   app.post(
@@ -102,7 +101,7 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
     async (request) => {
       const { id } = findWorkUnit(context, request.params.id);
       const key = headerKey(request);
-      return showWorkUnit(context, await supervisor.retry(id, 'user', key));
+      return showWorkUnit(context, await context.supervisor.retry(id, 'user', key));
     },
   );
   app.post(

@@ -9,10 +9,11 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { OutliveError } from '../domain/errors.ts';
-import type { EventRow } from '../store/events.ts';
+import { type EventType, typesOfDomains } from '../domain/events.ts';
 import { createHint, type Hint } from '../supervisor/signal.ts';
 import type { ApiContext } from './context.ts';
 import { resumeFrom } from './events.ts';
+import { PAGE } from './frames.ts';
 import { problemOf } from './problem.ts';
 import {
   type ReplayWindow,
@@ -20,7 +21,7 @@ import {
   workspaceEventPageSchema,
   workspaceEventsQuerySchema,
 } from './schemas-runtime.ts';
-import { answerStream, KEEPALIVE_MS, PAGE, push, signalFrame } from './sse.ts';
+import { answerStream, KEEPALIVE_MS, push, signalFrame } from './sse.ts';
 import { eventView } from './views.ts';
 
 /** Whoever is further behind loads a snapshot: that is less than so many events. */
@@ -48,68 +49,112 @@ function openWindow(context: ApiContext, afterPosition: number): Omit<ReplayWind
   return window;
 }
 
+/** True when more events are in (after, upTo] than a client may be behind. */
+function isTooFar({ store }: ApiContext, after: number, upTo: number): boolean {
+  // Positions may have holes, so the difference alone decides only when it is small.
+  return (
+    upTo - after > REPLAY_MAX && store.events.rangeCount(after, upTo, REPLAY_MAX + 1) > REPLAY_MAX
+  );
+}
+
 /** The same, and small enough to be replayed at once. */
 function openReplay(context: ApiContext, afterPosition: number): ReplayWindow {
   const window = openWindow(context, afterPosition);
-  const events = context.store.events.rangeCount(afterPosition, window.upTo, REPLAY_MAX + 1);
-  if (events > REPLAY_MAX) {
+  if (isTooFar(context, afterPosition, window.upTo)) {
     throw snapshotRequired(`More than ${REPLAY_MAX} events came after ${afterPosition}`, window);
   }
+  const events = context.store.events.rangeCount(afterPosition, window.upTo, REPLAY_MAX);
   return { ...window, events };
 }
 
-const frame = (row: EventRow): string =>
-  `id: ${row.position}\nevent: ${row.type}\ndata: ${JSON.stringify(eventView(row))}\n\n`;
-
-/** Sends (after, upTo]. @returns the new cursor, null when the client is gone. */
-async function sendRange(
+/** Ends a stream where it can say so: a typed frame, and nothing after it. */
+async function endWith(
   context: ApiContext,
   response: ServerResponse,
+  error: OutliveError,
+  position: number,
+): Promise<null> {
+  await push(context, response, signalFrame('problem', problemOf(error)), position);
+  return null;
+}
+
+/** Why a stream that stands at `position` cannot go on; null when it can. */
+function overtaken(context: ApiContext, position: number): OutliveError | null {
+  const { last, floor } = context.store.events.window();
+  const { runtimeInstanceId } = context.runtime();
+  const window = { runtimeInstanceId, afterPosition: position, upTo: last, floor };
+  // Retention overtook a slow client.
+  if (position < floor) {
+    return snapshotRequired(`Events after ${position} are no longer all kept`, window);
+  }
+  return isTooFar(context, position, last)
+    ? snapshotRequired(`More than ${REPLAY_MAX} events came after ${position}`, window)
+    : null;
+}
+
+/** A stream of workspace events on its way. */
+interface Follower {
+  readonly context: ApiContext;
+  readonly response: ServerResponse;
+  readonly types: readonly EventType[] | null;
+}
+
+/** Sends (after, upTo]. @returns the new cursor, null when the stream is over. */
+async function sendRange(
+  { context, response, types }: Follower,
   after: number,
   upTo: number,
 ): Promise<number | null> {
   let position = after;
-  for (;;) {
-    const { floor } = context.store.events.window();
-    if (position < floor) {
-      // Retention overtook a slow client; its stream ends where it can say so.
-      const { runtimeInstanceId } = context.runtime();
-      const window = { runtimeInstanceId, afterPosition: position, upTo, floor };
-      const error = snapshotRequired(`Events after ${position} are no longer all kept`, window);
-      await push(response, signalFrame('problem', problemOf(error)));
-      return null;
-    }
-    const rows = context.store.events.range(position, upTo, PAGE);
-    if (rows.length === 0) return position;
-    if (!(await push(response, rows.map(frame).join('')))) return null;
-    position = rows.at(-1)?.position ?? position;
+  while (position < upTo) {
+    const error = overtaken(context, position);
+    if (error) return endWith(context, response, error, position);
+    const page = context.streams.pages.ofWorkspace(position, upTo, types);
+    if (!page) return upTo; // What is left is of other domains.
+    if (!(await push(context, response, page.bytes, page.last))) return null;
+    position = page.more ? page.last : upTo;
   }
+  return position;
 }
 
 async function streamWorkspace(
-  context: ApiContext,
-  response: ServerResponse,
+  follower: Follower,
   window: ReplayWindow,
   live: Hint,
   stopping: AbortSignal,
 ): Promise<void> {
-  let position = await sendRange(context, response, window.afterPosition, window.upTo);
-  if (position === null || !(await push(response, signalFrame('replay-ready', window)))) return;
+  const { context, response, types } = follower;
+  let position = await sendRange(follower, window.afterPosition, window.upTo);
+  if (position === null) return;
+  const ready = signalFrame('replay-ready', window);
+  if (!(await push(context, response, ready, position))) return;
   while (!response.destroyed && !stopping.aborted) {
-    position = await sendRange(context, response, position, Number.MAX_SAFE_INTEGER);
+    position = await sendRange(follower, position, context.store.events.window().last);
     if (position === null) return;
-    await live.wait(KEEPALIVE_MS);
-    if (!(await push(response, ':\n\n'))) return;
+    if (await live.wait(KEEPALIVE_MS)) continue;
+    // Whoever left domains out moves its cursor past them all the same.
+    const sign = types === null ? ':\n\n' : `:\nid: ${position}\n\n`;
+    if (!(await push(context, response, sign, position))) return;
   }
 }
 
-function readPage(context: ApiContext, afterPosition: number, limit: number): WorkspaceEventPage {
+interface PageQuery {
+  readonly afterPosition: number;
+  readonly limit: number;
+  readonly types: readonly EventType[] | null;
+}
+
+function readPage(
+  context: ApiContext,
+  { afterPosition, limit, types }: PageQuery,
+): WorkspaceEventPage {
   const window = openWindow(context, afterPosition);
-  const rows = context.store.events.range(afterPosition, window.upTo, limit + 1);
-  const items = rows.slice(0, limit).map(eventView);
+  const bound = { rows: limit, bytes: PAGE.bytes };
+  const slice = context.store.events.rangeSlice(afterPosition, window.upTo, bound, types);
+  const items = slice.events.map(eventView);
   return {
     items,
-    nextCursor: rows.length > limit ? String(items.at(-1)?.position) : null,
+    nextCursor: slice.more ? String(items.at(-1)?.position) : null,
     window: { ...window, events: items.length },
   };
 }
@@ -122,14 +167,15 @@ export const workspaceEventRoutes: FastifyPluginCallbackZod<{
   const schema = {
     summary: 'Events of the whole workspace: a page, or a stream',
     description:
-      'With Accept: text/event-stream each frame has id = position; the replay ends with a frame "replay-ready", then news follow for as long as the client stays.',
+      'With Accept: text/event-stream each frame has id = position; the replay ends with a frame "replay-ready", then news follow for as long as the client stays. With domains (work_unit,tool,…) the events of all others are left out: positions then have gaps. A client too far behind gets a frame "problem" with control_plane_snapshot_required.',
     querystring: workspaceEventsQuerySchema,
     response: { 200: workspaceEventPageSchema },
   };
   app.get('/events', { schema }, async (request, reply) => {
-    const { afterPosition, limit } = request.query;
+    const { afterPosition, limit, domains } = request.query;
+    const types = domains === undefined ? null : typesOfDomains(domains);
     if (!request.headers.accept?.includes('text/event-stream')) {
-      return readPage(context, afterPosition, limit);
+      return readPage(context, { afterPosition, limit, types });
     }
     const after = resumeFrom(request.headers['last-event-id'], afterPosition);
     const live = createHint();
@@ -140,7 +186,7 @@ export const workspaceEventRoutes: FastifyPluginCallbackZod<{
     try {
       const window = openReplay(context, after);
       await answerStream(request, reply, async (response) => {
-        await streamWorkspace(context, response, window, live, stopping);
+        await streamWorkspace({ context, response, types }, window, live, stopping);
         response.end();
       });
     } finally {

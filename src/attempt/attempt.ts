@@ -15,9 +15,9 @@ import { ControlServer } from './control-server.ts';
 import { armDeadline, planDeadline } from './deadline.ts';
 import { type Credentials, readCredentials, type WrapperEnvironment } from './env.ts';
 import type { AbortReason, EventData } from './event-data.ts';
-import { errorCode } from './files.ts';
+import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
-import { readLeftovers } from './leftovers.ts';
+import { readLeftovers, readMarked } from './leftovers.ts';
 import { runPi } from './pi-runner.ts';
 import { redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
@@ -39,7 +39,6 @@ export interface AttemptSetting {
 
 // A broken wrapper or a full disk is no moment to wait long.
 const EMERGENCY_GRACE_MS = 5_000;
-const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
 export class Attempt {
   readonly #setting: AttemptSetting;
@@ -58,7 +57,10 @@ export class Attempt {
       onBroken: (error) => this.#spoolBroken(error),
     });
     this.#spool.append('attempt.opened', opened);
-    if (this.#stop.request !== null) throw new Error(this.#stop.request.message);
+    const { request } = this.#stop;
+    if (request === null) return;
+    const code = request.code === 'disk_full' ? 'ENOSPC' : undefined;
+    throw Object.assign(new Error(request.message), { code });
   }
 
   /** Runs the runner to its end and writes the last word. */
@@ -69,7 +71,8 @@ export class Attempt {
     const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
     const result = await this.#runRunner();
     disarm();
-    const leftovers = readLeftovers(environment.invocationId);
+    const { invocationId, mark, nonce } = environment;
+    const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
     const word = lastWord(result, this.#stop.request, leftovers);
     const said = this.#spool.finish(word);
     control.close();
@@ -116,7 +119,7 @@ export class Attempt {
     this.#stop.turn({
       by: 'spool',
       graceMs: Math.min(EMERGENCY_GRACE_MS, this.#setting.launch.timeouts.cancelGraceMs),
-      code: FULL.has(code) ? 'disk_full' : 'runner_error',
+      code: isDiskFull(code) ? 'disk_full' : 'runner_error',
       message,
     });
   }
@@ -170,11 +173,16 @@ export class Attempt {
   }
 
   #context(credentials: Readonly<Record<string, string>>): RunnerContext {
-    const { launch, directory, warn } = this.#setting;
+    const { launch, directory, environment, warn } = this.#setting;
+    const { mark } = environment;
     return {
       launch,
       attemptDirectory: directory,
-      environment: { ...launch.environment, ...credentials },
+      environment: {
+        ...launch.environment,
+        ...credentials,
+        ...(mark ? { OUTLIVE_MARK: mark } : {}),
+      },
       emit: this.#spool.append,
       live: (change) => {
         this.#live = { ...this.#live, ...change };

@@ -6,6 +6,11 @@ import { isObject, parseJson, stringOf } from './json.ts';
 const REASONS: readonly AbortReason[] = ['cancel', 'interrupt', 'suspend', 'fail'];
 const MAX_GRACE_MS = 600_000;
 
+/** A daemon that is older or newer speaks the lower of both versions, so none is later than ours. */
+const isKnownVersion = (v: unknown): v is number =>
+  typeof v === 'number' && Number.isInteger(v) && v >= 1 && v <= CONTROL_VERSION;
+const KNOWN_VERSIONS = CONTROL_VERSION > 1 ? `1 to ${CONTROL_VERSION}` : '1';
+
 /** A command, or why a line is none. */
 export type Command =
   | ControlToWrapper
@@ -16,9 +21,10 @@ export function parseCommand(line: string): Command {
   if (!isObject(raw)) return { type: 'bad', id: null, message: 'not a JSON object' };
   const id = stringOf(raw['id']);
   const bad = (message: string): Command => ({ type: 'bad', id, message });
-  if (raw['v'] !== CONTROL_VERSION) return bad(`v is not ${CONTROL_VERSION}`);
+  const v = raw['v'];
+  if (!isKnownVersion(v)) return bad(`v is not ${KNOWN_VERSIONS}`);
   if (id === null) return bad('id is not a text');
-  if (raw['type'] === 'ping') return { v: CONTROL_VERSION, type: 'ping', id };
+  if (raw['type'] === 'ping') return { v, type: 'ping', id };
   if (raw['type'] !== 'abort') return bad(`type is neither ping nor abort`);
   const reason = REASONS.find((known) => known === raw['reason']);
   if (reason === undefined) return bad(`reason is none of ${REASONS.join(', ')}`);
@@ -26,5 +32,5 @@ export function parseCommand(line: string): Command {
   if (typeof graceMs !== 'number' || !(graceMs >= 0 && graceMs <= MAX_GRACE_MS)) {
     return bad(`graceMs is not between 0 and ${MAX_GRACE_MS}`);
   }
-  return { v: CONTROL_VERSION, type: 'abort', id, reason, graceMs };
+  return { v, type: 'abort', id, reason, graceMs };
 }

@@ -10,6 +10,8 @@ export interface WrapperEnvironment {
   /** systemd's InvocationID; absent outside systemd. */
   readonly invocationId: string | undefined;
   readonly credentialsDirectory: string | undefined;
+  /** OUTLIVE_MARK: what the processes of an attempt outside systemd are found by; absent in a unit. */
+  readonly mark: string | undefined;
 }
 
 /** Variables with secret values, or why they cannot be had. */

@@ -21,11 +21,12 @@ function raise(): never {
 }
 
 /** What `act` returns; when it throws, the process ends with this status and the reason. */
-export function orExit<T>(status: number, act: () => T): T {
+export function orExit<T>(status: number | ((error: unknown) => number), act: () => T): T {
   try {
     return act();
   } catch (error) {
-    return exit(status, error instanceof Error ? error.message : errorCode(error));
+    const known = typeof status === 'number' ? status : status(error);
+    return exit(known, error instanceof Error ? error.message : errorCode(error));
   }
 }
 

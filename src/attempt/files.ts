@@ -52,6 +52,10 @@ export function makeDirectory(directory: string): void {
   }
 }
 
+/** True for the codes of an error that say there is no room: a full disk, a quota, a file at its limit. */
+export const isDiskFull = (code: string): boolean =>
+  code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG';
+
 /** The system's code of an error (`ENOSPC`), or its message where it has none. */
 export function errorCode(error: unknown): string {
   if (error instanceof Error && 'code' in error && typeof error.code === 'string')

@@ -15,7 +15,7 @@ export function lastWord(
   stop: StopRequest | null,
   leftovers: Leftover[],
 ): LastWord {
-  const { text, exitCode, signal, usage, costUsd } = result;
+  const { text, exitCode, signal, usage, costUsd, retryAt } = result;
   const { verdict, code, message } = stop === null ? result : verdictOfStop(stop);
   return {
     verdict,
@@ -27,6 +27,7 @@ export function lastWord(
     usage,
     costUsd,
     leftovers,
+    retryAt: verdict === 'error' ? retryAt : null,
   };
 }
 

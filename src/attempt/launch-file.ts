@@ -7,10 +7,11 @@ import {
   LAUNCH_VERSION,
   type LaunchFile,
   type PiRunnerSpec,
+  type RunCeiling,
 } from '../domain/attempt-files.ts';
 import type { TimeoutPolicy } from '../domain/work-unit.ts';
 import { errorCode } from './files.ts';
-import { isObject, type JsonObject, objectOf, parseJson } from './json.ts';
+import { isObject, type JsonObject, numberOf, objectOf, parseJson } from './json.ts';
 
 /** launch.json cannot be used; the message is a sentence for the journal. */
 export class LaunchFileError extends Error {
@@ -45,11 +46,16 @@ function readText(file: string): string {
 export function parseLaunchFile(text: string, file: string): LaunchFile {
   const raw = parseJson(text);
   if (!isObject(raw)) throw new LaunchFileError(`${file} is not a JSON object`);
-  if (raw['version'] !== LAUNCH_VERSION) {
+  const reader = READERS.get(raw['version']);
+  if (reader === undefined) {
     throw new LaunchFileError(
-      `${file} has version ${JSON.stringify(raw['version'])}, this wrapper knows ${LAUNCH_VERSION}`,
+      `${file} has version ${JSON.stringify(raw['version'])}, this wrapper knows ${[...READERS.keys()].join(', ')}`,
     );
   }
+  return reader(raw, file);
+}
+
+function readV1(raw: JsonObject, file: string): LaunchFile {
   const read = new FieldReader(raw, file);
   const runner = readRunner(new FieldReader(objectOf(raw['runner']), `${file}: runner`));
   return {
@@ -67,11 +73,20 @@ export function parseLaunchFile(text: string, file: string): LaunchFile {
     environment: read.texts('environment'),
     credentialVariables: read.list('credentialVariables'),
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
+    ceiling: readCeiling(objectOf(raw['ceiling'])),
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
   };
 }
+
+/**
+ * The versions that are read: the present one and, once there is one, the one before. A
+ * daemon that was replaced between writing the file and the start leaves an older one.
+ */
+const READERS: ReadonlyMap<unknown, (raw: JsonObject, file: string) => LaunchFile> = new Map([
+  [LAUNCH_VERSION, readV1],
+]);
 
 function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
   const kind = read.text('kind');
@@ -82,8 +97,14 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
     command: read.filledList('command'),
     sessionFile: read.absolutePath('sessionFile'),
     prompt: read.text('prompt'),
+    continuation: read.textIfAny('continuation'),
     model: read.optionalText('model'),
   };
+}
+
+/** Absent in files of a daemon before this one: then there is none. */
+function readCeiling({ microUsd, tokens }: JsonObject): RunCeiling {
+  return { microUsd: numberOf(microUsd), tokens: numberOf(tokens) };
 }
 
 function readTimeouts(read: FieldReader): TimeoutPolicy {
@@ -110,6 +131,11 @@ class FieldReader {
   text(name: string): string {
     const value = this.#fields[name];
     return typeof value === 'string' && value !== '' ? value : this.#refuse(name, 'a text');
+  }
+
+  /** Absent in files of a daemon before this one. */
+  textIfAny(name: string): string | null {
+    return this.#fields[name] === undefined ? null : this.optionalText(name);
   }
 
   optionalText(name: string): string | null {

@@ -1,5 +1,5 @@
-/** What is still alive in the unit when the runner has ended: systemd will sweep it, we name it. */
-import { readFileSync } from 'node:fs';
+/** What is still alive in the unit when the runner has ended: it will be swept, we name it. */
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
 export interface Leftover {
@@ -33,6 +33,28 @@ export function readLeftovers(
   if (!invocationId) return [];
   return membersOf(ownCgroup(tree), tree)
     .filter((pid) => pid !== process.pid)
+    .slice(0, MOST)
+    .flatMap((pid) => nameOf(pid, tree));
+}
+
+/**
+ * The same without systemd: what carries the attempt's mark in its environment, and is not
+ * of those who carry its nonce (the wrapper, and who keeps it).
+ */
+export function readMarked(
+  mark: string,
+  nonce: string | undefined,
+  tree: ProcessTree = HOST_TREE,
+): Leftover[] {
+  const carries = (pid: number, variable: string): boolean =>
+    `\0${readText(path.join(tree.proc, String(pid), 'environ'))}`.includes(`\0${variable}\0`);
+  return readdirSync(tree.proc)
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter(
+      (pid) =>
+        carries(pid, `OUTLIVE_MARK=${mark}`) && !carries(pid, `OUTLIVE_NONCE=${nonce ?? ''}`),
+    )
     .slice(0, MOST)
     .flatMap((pid) => nameOf(pid, tree));
 }

@@ -14,6 +14,7 @@ import { claimAttempt } from './claim.ts';
 import { processAge } from './deadline.ts';
 import type { WrapperEnvironment } from './env.ts';
 import { exit, leave, orExit, warn } from './exit.ts';
+import { errorCode, isDiskFull } from './files.ts';
 import { readLaunchFile } from './launch-file.ts';
 
 const ageMs = processAge();
@@ -23,6 +24,7 @@ const environment: WrapperEnvironment = {
   nonce: process.env['OUTLIVE_NONCE'],
   invocationId: process.env['INVOCATION_ID'],
   credentialsDirectory: process.env['CREDENTIALS_DIRECTORY'],
+  mark: process.env['OUTLIVE_MARK'],
 };
 
 // Nothing below yields before the runner runs: a signal that comes meanwhile waits for its handler.
@@ -33,13 +35,18 @@ const launch = orExit(WRAPPER_EXIT.badLaunchFile, () =>
   readLaunchFile(directory, environment.nonce),
 );
 claim(launch);
-const attempt = orExit(WRAPPER_EXIT.noSpool, () => open(launch));
+const attempt = orExit(spoolStatus, () => open(launch));
 leave(await attempt.run());
+
+/** A full disk has a status of its own: it is no fault of the attempt's. */
+function spoolStatus(error: unknown): number {
+  return isDiskFull(errorCode(error)) ? WRAPPER_EXIT.diskFull : WRAPPER_EXIT.noSpool;
+}
 
 function claim({ nonce }: LaunchFile): void {
   const { pid } = process;
   const invocationId = environment.invocationId ?? null;
-  const result = orExit(WRAPPER_EXIT.noSpool, () =>
+  const result = orExit(spoolStatus, () =>
     claimAttempt(directory, { v: 1, by: 'wrapper', nonce, invocationId, pid }),
   );
   if (!result.won) exit(WRAPPER_EXIT.claimLost, `the attempt is not ours: ${result.winner}`);

@@ -1,8 +1,9 @@
 /** Pi's events that become a `progress` line, and the dialogs of its extensions. */
 import { cutMiddle } from './bounded-text.ts';
 import type { ProgressData } from './event-data.ts';
-import { type JsonObject, numberOf, objectOf, stringOf } from './json.ts';
+import { type JsonObject, numberOf, objectOf, parseJson, stringOf } from './json.ts';
 import type { PiOutput } from './pi-output.ts';
+import { ANSWER_NOTICE } from './retry-after.ts';
 
 const NOTE_BYTES = 2 * 1024;
 
@@ -83,6 +84,11 @@ export function dialogOf(event: JsonObject): PiOutput[] {
   const id = stringOf(event['id']) ?? '';
   const method = stringOf(event['method']) ?? '';
   const title = short(event['title']);
+  const said = stringOf(event['message']) ?? '';
+  if (method === 'notify' && said.startsWith(ANSWER_NOTICE)) {
+    const answer = objectOf(parseJson(said.slice(ANSWER_NOTICE.length)));
+    return [{ kind: 'failed_answer', headers: objectOf(answer['headers']) }];
+  }
   if (method === 'notify') {
     return progress({
       kind: 'notice',

@@ -25,6 +25,8 @@ export type PiOutput =
     }
   | { readonly kind: 'tool_end'; readonly data: EventData['tool.end'] }
   | { readonly kind: 'progress'; readonly data: ProgressData }
+  /** Headers of an answer that the provider failed; for the verdict only. */
+  | { readonly kind: 'failed_answer'; readonly headers: JsonObject }
   /** The model writes a tool call: progress without text. */
   | { readonly kind: 'writing_call'; readonly tool: string; readonly bytes: number }
   | {

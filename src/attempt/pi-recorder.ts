@@ -5,6 +5,7 @@ import type { JsonObject } from './json.ts';
 import { PiEvents } from './pi-events.ts';
 import type { PiOutput, TextKind } from './pi-output.ts';
 import type { LastMessage } from './pi-verdict.ts';
+import { resetOfHeaders } from './retry-after.ts';
 import type { RunnerContext } from './runner.ts';
 import { ToolUpdates } from './tool-updates.ts';
 
@@ -34,6 +35,8 @@ export class PiRecorder {
   lastText = '';
   usage: MessageUsage | null = null;
   costUsd: number | null = null;
+  /** By the headers of the last failed answer, milliseconds since the epoch. */
+  resetAt: number | null = null;
 
   /** `answer` sends a record to Pi. */
   constructor(context: RunnerContext, answer: (record: JsonObject) => void) {
@@ -76,6 +79,9 @@ export class PiRecorder {
       case 'progress':
         this.#emit('progress', output.data);
         break;
+      case 'failed_answer':
+        this.resetAt = resetOfHeaders(output.headers, Date.now());
+        break;
       case 'writing_call':
         this.#writingCall(output.tool, output.bytes);
         break;
@@ -109,11 +115,26 @@ export class PiRecorder {
 
   #messageEnd({ data, text }: PiOutput & { kind: 'message_end' }): void {
     this.last = { stopReason: data.stopReason, errorMessage: data.errorMessage };
+    if (data.stopReason !== 'error') this.resetAt = null;
     if (text !== '') this.lastText = text;
     this.usage = addUsage(this.usage, data.usage);
     this.costUsd = (this.costUsd ?? 0) + data.costUsd;
     this.#context.live({ totalTokens: this.usage.totalTokens, costUsd: this.costUsd });
     this.#emit('agent.message', data);
+    if (data.stopReason === 'toolUse') this.#holdCeiling();
+  }
+
+  /** A run that goes on beyond what it may spend is stopped; one that has ended is let end. */
+  #holdCeiling(): void {
+    const { ceiling, timeouts } = this.#context.launch;
+    const tokens = this.usage?.totalTokens ?? 0;
+    const microUsd = Math.round((this.costUsd ?? 0) * 1e6);
+    const isReached =
+      tokens >= (ceiling.tokens ?? Infinity) || microUsd >= (ceiling.microUsd ?? Infinity);
+    if (!isReached) return;
+    const message = `It spent $${microUsd / 1e6} and ${tokens} tokens, all that was left of its ceiling`;
+    const graceMs = timeouts.cancelGraceMs;
+    this.#context.stop.turn({ by: 'ceiling', graceMs, code: 'budget_exceeded', message });
   }
 
   #toolStart(data: EventData['tool.start']): void {

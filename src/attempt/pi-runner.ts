@@ -1,8 +1,11 @@
 /** Runs one prompt through the Pi CLI: start, wait until ready, prompt, wait until settled, end. */
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { ATTEMPT_FILES, type PiRunnerSpec } from '../domain/attempt-files.ts';
 import type { Usage } from '../domain/spool.ts';
 import { Capture } from './capture.ts';
+import { errorCode, makeDirectory } from './files.ts';
 import { type JsonObject, numberOf, objectOf, stringOf } from './json.ts';
 import { abortPi, closePi } from './pi-end.ts';
 import { usageOf } from './pi-events.ts';
@@ -11,6 +14,7 @@ import { type Answer, PiRpc } from './pi-rpc.ts';
 import { classifyError, classifyStartFailure, verdictOf } from './pi-verdict.ts';
 import { piVersion } from './pi-version.ts';
 import { type ProgramEnd, spawnExitCode } from './program.ts';
+import { resetOfMessage } from './retry-after.ts';
 import {
   failure,
   type ResultFacts,
@@ -29,8 +33,14 @@ const STDERR_TAIL_BYTES = 2 * 1024;
 interface Spent {
   readonly usage: Usage;
   readonly costUsd: number;
+  /** Prompts in the session. */
+  readonly prompts: number;
 }
-const NOTHING_SPENT: Spent = { usage: usageOf({}), costUsd: 0 };
+const NOTHING_SPENT: Spent = { usage: usageOf({}), costUsd: 0, prompts: 0 };
+
+const EXTENSION_NAME = `pi-extension${path.extname(fileURLToPath(import.meta.url))}`;
+/** Read with all other code, at the start: a deploy may replace the file under us. */
+const EXTENSION = readFileSync(new URL(EXTENSION_NAME, import.meta.url), 'utf8');
 
 /** Runs Pi as the launch file says. */
 export async function runPi(context: RunnerContext, spec: PiRunnerSpec): Promise<RunnerResult> {
@@ -67,7 +77,7 @@ class PiRun {
     this.#stderr = capture(ATTEMPT_FILES.stderr, Math.floor(launch.captureBytes / 2));
     this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record));
     this.#rpc = new PiRpc({
-      argv: piArguments(spec),
+      argv: piArguments(spec, placeExtension(path.dirname(launch.controlSocket), warn)),
       cwd: launch.cwd,
       umask: launch.umask,
       environment: context.environment,
@@ -109,7 +119,9 @@ class PiRun {
     this.#before = (await this.#spent(QUESTION_MS)) ?? NOTHING_SPENT;
     this.#stage = 'idle';
     this.#started(objectOf(state.data));
-    const prompt = { message: this.#spec.prompt };
+    const { prompt: first, continuation } = this.#spec;
+    const isBegun = continuation !== null && this.#before.prompts > 0;
+    const prompt = { message: isBegun ? continuation : first };
     this.#stage = 'running';
     // Unbounded: an extension may work on the prompt first. The hard deadline holds.
     const accepted = await this.#rpc.request('prompt', prompt, null);
@@ -129,7 +141,12 @@ class PiRun {
     this.#stage = 'idle';
     const { code, message } = verdictOf(this.#recorder.last, settled);
     this.#after = await this.#spent(QUESTION_MS);
-    if (code !== null) return failure(code, message ?? '');
+    if (code !== null) {
+      const now = Date.now();
+      const resetAt = this.#recorder.resetAt ?? resetOfMessage(message ?? '', now);
+      const retryAt = resetAt === null ? null : new Date(Math.max(now, resetAt)).toISOString();
+      return failure(code, message ?? '', { retryAt });
+    }
     const text = await this.#rpc.request('get_last_assistant_text', {}, QUESTION_MS);
     const said = text.kind === 'ok' ? stringOf(objectOf(text.data)['text']) : null;
     return success({ text: said ?? this.#recorder.lastText });
@@ -186,7 +203,11 @@ class PiRun {
     const answer = await this.#rpc.request('get_session_stats', {}, ms);
     if (answer.kind !== 'ok') return null;
     const stats = objectOf(answer.data);
-    return { usage: usageOf(objectOf(stats['tokens'])), costUsd: numberOf(stats['cost']) ?? 0 };
+    return {
+      usage: usageOf(objectOf(stats['tokens'])),
+      costUsd: numberOf(stats['cost']) ?? 0,
+      prompts: numberOf(stats['userMessages']) ?? 0,
+    };
   }
 
   /** What this attempt spent: the session's figures less those of before, else what its messages add up to. */
@@ -205,13 +226,30 @@ class PiRun {
   }
 }
 
-/** Pi's command line. The prompt is never in it, nor is anything secret. */
-export function piArguments(spec: PiRunnerSpec): string[] {
-  const model = spec.model === null ? [] : ['--model', spec.model];
-  return [...spec.command, '--mode', 'rpc', '--session', spec.sessionFile, ...model];
+/**
+ * Gives Pi a copy of its own, swept with the runtime files: Pi reads it after a deploy may
+ * have taken ours away. A run goes on without it; then no header tells when to try again.
+ */
+function placeExtension(directory: string, warn: (sentence: string) => void): string | null {
+  const file = path.join(directory, EXTENSION_NAME);
+  try {
+    makeDirectory(directory);
+    writeFileSync(file, EXTENSION, { mode: 0o600 });
+    return file;
+  } catch (error) {
+    warn(`Pi runs without our extension: ${errorCode(error)}`);
+    return null;
+  }
 }
 
-function difference(after: Spent, before: Spent): Spent {
+/** Pi's command line. The prompt is never in it, nor is anything secret. */
+export function piArguments(spec: PiRunnerSpec, extension: string | null = null): string[] {
+  const model = spec.model === null ? [] : ['--model', spec.model];
+  const extensions = extension === null ? [] : ['-e', extension];
+  return [...spec.command, '--mode', 'rpc', '--session', spec.sessionFile, ...model, ...extensions];
+}
+
+function difference(after: Spent, before: Spent): Pick<Spent, 'usage' | 'costUsd'> {
   const less = (name: keyof Usage): number => after.usage[name] - before.usage[name];
   return {
     usage: {

@@ -39,7 +39,14 @@ export type Runner = (context: RunnerContext) => Promise<RunnerResult>;
 /** What a result says beside its verdict. */
 export type ResultFacts = Partial<Omit<RunnerResult, 'verdict' | 'code' | 'message'>>;
 
-const NOTHING_KNOWN = { text: '', exitCode: null, signal: null, usage: null, costUsd: null };
+const NOTHING_KNOWN = {
+  text: '',
+  exitCode: null,
+  signal: null,
+  usage: null,
+  costUsd: null,
+  retryAt: null,
+};
 
 export function success(facts: ResultFacts): RunnerResult {
   return { ...NOTHING_KNOWN, ...facts, verdict: 'ok', code: null, message: null };

@@ -2,7 +2,7 @@
 import type { FailureCode } from '../domain/outcome-codes.ts';
 
 export interface StopRequest {
-  readonly by: 'SIGTERM' | 'control' | 'deadline' | 'spool' | 'crash';
+  readonly by: 'SIGTERM' | 'control' | 'deadline' | 'ceiling' | 'spool' | 'crash';
   /** Time the runner has for a proper end, milliseconds. */
   readonly graceMs: number;
   /** What went wrong, null when somebody outside wanted the stop. */

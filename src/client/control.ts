@@ -6,6 +6,22 @@ import {
   runtimeViewSchema,
 } from '../api/schemas.ts';
 import {
+  type BackupInput,
+  type BackupView,
+  backupViewSchema,
+  type CollectInput,
+  type CollectView,
+  collectViewSchema,
+} from '../api/schemas-maintenance.ts';
+import {
+  type DaySpendView,
+  daySpendViewSchema,
+  type ProviderPage,
+  type ProviderView,
+  providerPageSchema,
+  providerViewSchema,
+} from '../api/schemas-provider.ts';
+import {
   type ActivePage,
   type AdmissionView,
   activePageSchema,
@@ -33,6 +49,9 @@ import type { Wire } from './wire.ts';
 /** A look at every unit asks systemd; the daemon itself gives up after 10 s. */
 export const RECONCILE_MS = 15_000;
 
+/** Upkeep goes through the whole state directory; it answers when it is done. */
+const UPKEEP_MS = 60 * 60_000;
+
 export interface Control {
   runtime(): Promise<RuntimeView>;
   /** Counts, admission, queue, blockers, the last recovery and the newest position. */
@@ -46,10 +65,19 @@ export interface Control {
   pause(): Promise<AdmissionView>;
   drain(): Promise<AdmissionView>;
   resume(): Promise<AdmissionView>;
+  /** Removes what retention no longer keeps. */
+  collect(input?: CollectInput): Promise<CollectView>;
+  /** Copies the store to a file of the daemon's machine. */
+  backup(input: BackupInput): Promise<BackupView>;
   listChannels(): Promise<ChannelPage>;
   getChannel(id: string): Promise<ChannelView>;
   /** Makes or changes a channel; what is left out stays as it is. */
   putChannel(id: string, policy: ChannelPolicyInput): Promise<ChannelView>;
+  providers(): Promise<ProviderPage>;
+  /** Ends the pause of a provider. */
+  resumeProvider(name: string): Promise<ProviderView>;
+  /** What was spent today. */
+  spend(): Promise<DaySpendView>;
   getAttempt(id: string): Promise<AttemptView>;
   /** One page of the workspace's events after a position. */
   workspaceEvents(options?: {
@@ -80,10 +108,32 @@ export function createControl(wire: Wire): Control {
     pause: () => admit('pause'),
     drain: () => admit('drain'),
     resume: () => admit('resume'),
+    collect: (input = {}) =>
+      wire.sendFor(collectViewSchema, {
+        method: 'POST',
+        path: '/maintenance/gc',
+        body: input,
+        timeoutMs: UPKEEP_MS,
+      }),
+    backup: (input) =>
+      wire.sendFor(backupViewSchema, {
+        method: 'POST',
+        path: '/maintenance/backup',
+        body: input,
+        timeoutMs: UPKEEP_MS,
+      }),
     listChannels: () => wire.get(channelPageSchema, '/channels'),
     getChannel: (id) => wire.get(channelViewSchema, channelPath(id)),
     putChannel: (id, policy) =>
       wire.sendFor(channelViewSchema, { method: 'PUT', path: channelPath(id), body: policy }),
+    providers: () => wire.get(providerPageSchema, '/providers'),
+    resumeProvider: (name) =>
+      wire.sendFor(providerViewSchema, {
+        method: 'POST',
+        path: `/providers/${encodeURIComponent(name)}/resume`,
+        body: {},
+      }),
+    spend: () => wire.get(daySpendViewSchema, '/spend'),
     getAttempt: (id) => wire.get(attemptViewSchema, `/attempts/${encodeURIComponent(id)}`),
     workspaceEvents: (options = {}) => wire.get(workspaceEventPageSchema, '/events', options),
   };

@@ -7,6 +7,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import {
+  EPOCH_HEADER,
   type EventPage,
   type EventView,
   eventViewSchema,
@@ -19,6 +20,7 @@ import { FOLLOW_TIMES, type FollowTimes, Link } from './link.ts';
 import { parseBody, problemToError } from './problem.ts';
 import { SseParser } from './sse-parser.ts';
 import { open, readAll, unreachable, unreachableReason } from './transport.ts';
+import { withQuery } from './wire.ts';
 
 export interface FollowOptions {
   readonly afterSeq?: number;
@@ -42,6 +44,8 @@ interface Cursor {
   /** The handle or id asked for; the id as soon as an event told it, since a handle can be passed on. */
   id: string;
   seq: number;
+  /** Of the store the numbers are of; null before the first answer. */
+  epoch: string | null;
   /** The last event handed out was a terminal one. */
   ended: boolean;
 }
@@ -53,7 +57,7 @@ export async function* followEvents(
   { afterSeq = 0, signal, onConnection = () => {} }: FollowOptions,
 ): AsyncGenerator<EventView, void> {
   const times = { ...FOLLOW_TIMES, ...source.times };
-  const cursor: Cursor = { id, seq: afterSeq, ended: false };
+  const cursor: Cursor = { id, seq: afterSeq, epoch: null, ended: false };
   const link = new Link(times, onConnection);
   while (!signal?.aborted) {
     const before = cursor.seq;
@@ -81,7 +85,10 @@ async function* readOnce(
 ): AsyncGenerator<EventView, void> {
   const response = await open(source.socketPath, {
     method: 'GET',
-    path: `/work-units/${encodeURIComponent(cursor.id)}/events?afterSeq=${cursor.seq}`,
+    path: withQuery(`/work-units/${encodeURIComponent(cursor.id)}/events`, {
+      afterSeq: cursor.seq,
+      epoch: cursor.epoch ?? undefined,
+    }),
     headers: { accept: 'text/event-stream' },
     timeoutMs: source.timeoutMs,
     signal,
@@ -90,6 +97,8 @@ async function* readOnce(
     const text = await readAll(source.socketPath, response, source.timeoutMs);
     throw problemToError(response.statusCode ?? 0, text);
   }
+  const epoch = response.headers[EPOCH_HEADER];
+  if (typeof epoch === 'string') cursor.epoch = epoch;
   link.connected();
   const parser = new SseParser();
   const quietMs = () => (cursor.ended ? times.lingerMs : times.silenceMs);

@@ -59,6 +59,8 @@ export class Link {
       this.#breakAfter = seq;
       return;
     }
+    // We took too long over what came; what follows is still to be had.
+    if (code === 'stream_stalled') return;
     if (code !== 'daemon_unreachable' && code !== 'shutting_down') throw error;
     const now = performance.now();
     this.#awaySince ??= now;

@@ -29,6 +29,18 @@ export function problemToError(status: number, text: string): OutliveError {
   return new OutliveError('internal', `${detail} (${code}, unknown to this client)`, options);
 }
 
+/**
+ * The last number that retention removed, when that is why a replay was refused: what
+ * follows it can be had. Null for any other error.
+ */
+export function floorOf(error: unknown): number | null {
+  if (!(error instanceof OutliveError) || error.code !== 'control_plane_snapshot_required')
+    return null;
+  const { first, afterSeq } = error.extra;
+  const behind = typeof first === 'number' && typeof afterSeq === 'number' && afterSeq < first - 1;
+  return behind ? first - 1 : null;
+}
+
 /** A body checked against its schema; daemon and client of different versions differ here. */
 export function parseBody<Schema extends z.ZodType>(
   schema: Schema,

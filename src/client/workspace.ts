@@ -148,7 +148,8 @@ async function resume(
 
 /** Only a lost connection keeps the cursor; a caller's own error is not ours to swallow. */
 function rethrown(error: unknown, cursor: Cursor): unknown {
-  const isConnection = error instanceof OutliveError && error.code === 'daemon_unreachable';
+  const isConnection =
+    error instanceof OutliveError && ['daemon_unreachable', 'stream_stalled'].includes(error.code);
   return isConnection ? new Lost(cursor, error) : error;
 }
 

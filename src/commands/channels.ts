@@ -5,22 +5,27 @@ import { EXIT, OutliveError } from '../domain/errors.ts';
 import { SUBJECT_POLICIES } from '../domain/resources.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { JSON_LIST, type JsonOption, type Listing, printList } from './listing.ts';
+import { spendText } from './providers.ts';
+import { parseMoney, parseTokens } from './run-input.ts';
 import { sanitizeLine } from './sanitize.ts';
 
 interface SetOptions extends JsonOption {
+  readonly maxCostPerDay?: string;
+  readonly maxTokensPerDay?: string;
   readonly maxConcurrentRuns?: string;
   readonly onNewer?: ChannelPolicyInput['onNewerSubject'];
 }
 
 const CHANNELS: Listing<ChannelView> = {
-  header: ['CHANNEL', 'STATUS', 'RUNNING', 'LIMIT', 'QUEUED', 'ON NEWER'],
-  row: ({ id, status, running, maxConcurrentRuns, queued, onNewerSubject }) => [
+  header: ['CHANNEL', 'STATUS', 'RUNNING', 'LIMIT', 'QUEUED', 'ON NEWER', 'SPENT TODAY'],
+  row: ({ id, status, running, maxConcurrentRuns, queued, onNewerSubject, spend }) => [
     id,
     status,
     String(running),
     String(maxConcurrentRuns),
     String(queued),
     onNewerSubject,
+    spendText(spend),
   ],
   none: 'There is no channel yet. The first work in one makes it, or: outlive channels set ID',
 };
@@ -55,7 +60,8 @@ async function change(
   return put(context, id, { status }, options);
 }
 
-function policyOf({ maxConcurrentRuns, onNewer }: SetOptions): ChannelPolicyInput {
+function policyOf(options: SetOptions): ChannelPolicyInput {
+  const { maxConcurrentRuns, onNewer, maxCostPerDay, maxTokensPerDay } = options;
   if (maxConcurrentRuns !== undefined && !/^[1-9]\d{0,3}$/.test(maxConcurrentRuns)) {
     throw new OutliveError(
       'usage',
@@ -65,8 +71,21 @@ function policyOf({ maxConcurrentRuns, onNewer }: SetOptions): ChannelPolicyInpu
   return {
     ...(maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns: Number(maxConcurrentRuns) }),
     ...(onNewer === undefined ? {} : { onNewerSubject: onNewer }),
+    ...(maxCostPerDay === undefined
+      ? {}
+      : { maxCostUsdPerDay: orNone(maxCostPerDay, '--max-cost-per-day', parseMoney) }),
+    ...(maxTokensPerDay === undefined
+      ? {}
+      : { maxTokensPerDay: orNone(maxTokensPerDay, '--max-tokens-per-day', parseTokens) }),
   };
 }
+
+/** A ceiling, or `none` to take one away. */
+const orNone = (
+  text: string,
+  option: string,
+  parse: (text: string, option: string) => number,
+): number | null => (text === 'none' ? null : parse(text, option));
 
 const VERBS = [
   ['pause', 'paused', 'Refuse new work in a channel and hold what is queued, until resumed.'],
@@ -106,6 +125,8 @@ export function registerChannels(program: Command, frame: Frame): void {
     .description('Make a channel, or change its policy; what is not named stays.')
     .argument('<id>', 'the channel')
     .option('--max-concurrent-runs <number>', 'how many may run at once (a new one: 1)')
+    .option('--max-cost-per-day <usd>', 'start nothing beyond it on one day; none for no ceiling')
+    .option('--max-tokens-per-day <number>', 'the same in tokens, as 200k')
     .addOption(
       new Option('--on-newer <policy>', 'what newer work on a subject does to older').choices(
         SUBJECT_POLICIES,

@@ -9,7 +9,7 @@ import { OutliveError } from '../domain/errors.ts';
 const PREFIXES = /^(?:XDG_|OUTLIVE_|PI_)/;
 
 // Identity of an attempt: a daemon that is started from inside one is not that attempt.
-const NEVER: ReadonlySet<string> = new Set(['OUTLIVE_NONCE']);
+const NEVER: ReadonlySet<string> = new Set(['OUTLIVE_NONCE', 'OUTLIVE_MARK']);
 
 // systemd refuses the whole unit for one variable with a control character in it.
 const UNFIT = /[\p{Cc}--[\t\n]]/v;

@@ -1,6 +1,7 @@
 /** The daemon's log, which is the journal's. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import path from 'node:path';
 import { promisify } from 'node:util';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { daemonUnitName } from '../domain/names.ts';
@@ -42,7 +43,7 @@ export async function daemonLogs(
   } catch (error) {
     throw new OutliveError(
       'no_user_manager',
-      `The log is in the journal, and journalctl cannot be run: ${(error as Error).message}.`,
+      `The log is in the journal, and journalctl cannot be run: ${(error as Error).message}. A daemon that was started without systemd logs to ${path.join(config.directories.state, 'outlived.log')}.`,
     );
   }
 }

@@ -6,6 +6,7 @@ import type { RuntimeView } from '../api/schemas.ts';
 import { unreachableReason } from '../client/transport.ts';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { daemonUnitName } from '../domain/names.ts';
+import { DAEMON_NODE_FLAGS } from '../layout.ts';
 import { daemonEnvironment, writeCredentials } from './daemon-environment.ts';
 import {
   type DaemonContext,
@@ -17,7 +18,7 @@ import {
 import { lastJournalLines } from './daemon-journal.ts';
 
 /** The daemon that answers, null when none listens. Any other silence is an error. */
-async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
+export async function running({ client }: DaemonContext): Promise<RuntimeView | null> {
   try {
     return await client.runtime();
   } catch (error) {
@@ -50,7 +51,7 @@ async function startUnit(context: DaemonContext, host: UnitHost): Promise<number
   try {
     state = await host.start({
       workspace: config.workspace,
-      argv: [process.execPath, main, '--workspace', config.workspace],
+      argv: [process.execPath, ...DAEMON_NODE_FLAGS, main, '--workspace', config.workspace],
       environment: daemonEnvironment(config, env),
       credentials: files.credentials,
       umask: process.umask(),
@@ -130,7 +131,7 @@ async function stopUnit(context: DaemonContext): Promise<Stopped> {
 
 const isDown = ({ active }: UnitState): boolean => active === 'inactive' || active === 'failed';
 
-function attemptsText(count: number | null): string {
+export function attemptsText(count: number | null): string {
   if (count === 0) return 'No attempt was running.';
   if (count === 1) return '1 running attempt goes on; the next daemon takes it up again.';
   const which = count === null ? 'Running attempts' : `${count} running attempts`;

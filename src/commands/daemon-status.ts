@@ -36,7 +36,7 @@ async function withUnitState(context: DaemonContext, error: unknown): Promise<un
 
 /** The human form. `now` is milliseconds since the epoch. */
 export function statusLines(runtime: RuntimeView, now: number): string[] {
-  const { host, port, problems } = runtime;
+  const { host, port, problems, tookOver } = runtime;
   const up = formatDuration(now - Date.parse(runtime.startedAt));
   return table(
     [
@@ -46,6 +46,14 @@ export function statusLines(runtime: RuntimeView, now: number): string[] {
       ['pid', String(runtime.pid)],
       ['up', `${up} (since ${runtime.startedAt})`],
       ['instance', runtime.runtimeInstanceId],
+      ...(tookOver
+        ? [
+            [
+              'took over',
+              `from pid ${tookOver.previousPid} (instance ${tookOver.previousInstanceId}), which died without a word`,
+            ],
+          ]
+        : []),
       ['version', `${runtime.version}, store schema ${runtime.schemaVersion}`],
       ['executor', runtime.executor],
       ['socket', runtime.socket],

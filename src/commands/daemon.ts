@@ -1,9 +1,9 @@
 /** `outlive daemon`: the life of the daemon itself. The only command that needs systemd. */
 import type { Command } from 'commander';
 import { example, type Frame } from './context.ts';
+import { restartAnywhere, startAnywhere, stopAnywhere } from './daemon-anywhere.ts';
 import type { DaemonContext, UnitHost } from './daemon-host.ts';
 import { daemonLogs, type LogsOptions } from './daemon-journal.ts';
-import { restart, start, stop } from './daemon-start.ts';
 import { type StatusOptions, status } from './daemon-status.ts';
 
 type DaemonBody = (context: DaemonContext) => Promise<number>;
@@ -34,19 +34,21 @@ type Run = (command: Command, body: DaemonBody) => Promise<void>;
 function addLifeVerbs(daemon: Command, run: Run): void {
   daemon
     .command('start')
-    .description('Start it as a service of your systemd user manager; return when it answers.')
+    .description(
+      'Start it as a service of your systemd user manager (without one, as a process of its own); return when it answers.',
+    )
     .addHelpText('after', example('outlive daemon start'))
-    .action((_options: unknown, command: Command) => run(command, start));
+    .action((_options: unknown, command: Command) => run(command, startAnywhere));
   daemon
     .command('stop')
     .description('Stop it. Running attempts go on.')
     .addHelpText('after', example('outlive daemon stop'))
-    .action((_options: unknown, command: Command) => run(command, stop));
+    .action((_options: unknown, command: Command) => run(command, stopAnywhere));
   daemon
     .command('restart')
     .description('Stop it and start it again. Running attempts go on.')
     .addHelpText('after', example('outlive daemon restart'))
-    .action((_options: unknown, command: Command) => run(command, restart));
+    .action((_options: unknown, command: Command) => run(command, restartAnywhere));
 }
 
 function addReadingVerbs(daemon: Command, run: Run): void {

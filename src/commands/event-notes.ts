@@ -25,12 +25,21 @@ const NOTES: Partial<Record<EventView['type'], Note>> = {
     `told to stop (${stringOf(data, 'reason') ?? stringOf(data, 'by') ?? 'no reason given'})`,
   'work_unit.cancelling': (data) => withReason('cancelling', data),
   'work_unit.stale': (data) => withReason('lost', data),
+  'work_unit.queued': (data) => backingOff(data),
   'work_unit.approval_requested': () => 'waits for an approval',
 };
 
 function withReason(what: string, data: EventView['data']): string {
   const reason = stringOf(data, 'reason') ?? stringOf(data, 'message');
   return reason === null ? what : `${what}: ${reason}`;
+}
+
+/** Only work that a provider failed: everything else is queued at its beginning. */
+function backingOff(data: EventView['data']): string | null {
+  if (stringOf(data, 'reason') !== 'provider_backoff') return null;
+  const [failures, of] = [numberOf(data, 'failures'), numberOf(data, 'maxAttempts')];
+  const why = `${stringOf(data, 'errorCode')}: ${stringOf(data, 'errorMessage')}`;
+  return `backing off until ${stringOf(data, 'nextStartAt')}, attempt ${failures} of ${of} failed (${why})`;
 }
 
 function diagnostic(event: EventView): string | null {

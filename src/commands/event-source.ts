@@ -1,5 +1,6 @@
 /** Events for `events` and `logs`: what is stored, or that and what is to come. */
 import type { EventView } from '../api/schemas.ts';
+import { floorOf } from '../client/problem.ts';
 import type { Context } from './context.ts';
 
 /** With `follow`, says on stderr when the daemon goes away and comes back. */
@@ -8,11 +9,35 @@ export async function* eventSource(
   handle: string,
   { afterSeq, follow }: { afterSeq: number; follow: boolean | undefined },
 ): AsyncGenerator<EventView, void> {
-  if (!follow) return yield* client.allEvents(handle, afterSeq);
+  if (!follow) {
+    return yield* fromFloor(stderr, afterSeq, (after) => client.allEvents(handle, after));
+  }
   // A plain call first: no daemon or no such handle is an answer at once, not after a minute.
   const { id } = await client.getWorkUnit(handle);
   const onConnection = (state: 'connected' | 'away'): void => {
     void stderr.line(state === 'away' ? 'daemon away; waiting' : 'daemon back');
   };
-  yield* client.followEvents(id, { afterSeq, onConnection });
+  yield* fromFloor(stderr, afterSeq, (after) =>
+    client.followEvents(id, { afterSeq: after, onConnection }),
+  );
+}
+
+/** Whoever asked for all of it gets what retention left, and is told so. */
+async function* fromFloor(
+  stderr: Context['stderr'],
+  afterSeq: number,
+  source: (afterSeq: number) => AsyncGenerator<EventView, void>,
+): AsyncGenerator<EventView, void> {
+  let any = false;
+  try {
+    for await (const event of source(afterSeq)) {
+      any = true;
+      yield event;
+    }
+  } catch (error) {
+    const floor = floorOf(error);
+    if (any || afterSeq > 0 || floor === null) throw error;
+    await stderr.line(`Its events up to ${floor} were removed by retention.`);
+    yield* source(floor);
+  }
 }

@@ -6,6 +6,7 @@ import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
 import type { JsonOption } from './listing.ts';
 import { outcomeText } from './outcome-text.ts';
+import { spendText } from './providers.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { table } from './table.ts';
 
@@ -35,6 +36,12 @@ function waitingLines({ waiting }: Explanation, now: number): string[] {
   return table(rows.map((row) => row.map(sanitizeLine)));
 }
 
+/** Only what was spent or is limited is worth a line. */
+function spendLines({ spend }: Explanation): string[] {
+  const isTold = spend.tokens > 0 || spend.maxCostUsd !== null || spend.maxTokens !== null;
+  return isTold ? [`  spent  ${spendText(spend)}`] : [];
+}
+
 function attemptLines(attempt: Explanation['attempts'][number]): string[] {
   const { attemptNumber, status, unit, rule, evidence, errorCode, errorMessage } = attempt;
   const why = errorCode === null ? '' : `: ${outcomeText(errorCode, errorMessage)}`;
@@ -58,6 +65,7 @@ export function explainLines(explanation: Explanation, now: number): string[] {
   return [
     sanitizeLine(`${handle}: ${summary}`),
     ...waitingLines(explanation, now),
+    ...spendLines(explanation),
     ...attempts.flatMap(attemptLines),
     ...(possible.length === 0 ? [] : [`  possible: ${possible.join(', ')}`]),
   ];

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { registerActive, registerStuck } from './active.ts';
 import { registerDrain, registerPause, registerResume } from './admission.ts';
 import { registerAttempts } from './attempts.ts';
+import { registerBackup } from './backup.ts';
 import { registerCancel } from './cancel.ts';
 import { registerChannels } from './channels.ts';
 import { registerCompletion } from './completion.ts';
@@ -10,10 +11,13 @@ import { example, type Frame } from './context.ts';
 import { registerDaemon } from './daemon.ts';
 import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
+import { registerGc } from './gc.ts';
 import { registerLogs } from './logs.ts';
+import { registerProviders, registerSpend } from './providers.ts';
 import { registerPs } from './ps.ts';
 import { registerReconcile } from './reconcile.ts';
 import { registerLeases, registerSlots } from './resources.ts';
+import { registerRestore } from './restore.ts';
 import { registerRetry } from './retry.ts';
 import { registerRun } from './run.ts';
 import { registerShow } from './show.ts';
@@ -34,9 +38,14 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerLeases,
   registerSlots,
   registerChannels,
+  registerProviders,
+  registerSpend,
   registerPause,
   registerDrain,
   registerResume,
+  registerGc,
+  registerBackup,
+  registerRestore,
   registerDaemon,
   registerCompletion,
 ];

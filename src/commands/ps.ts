@@ -53,6 +53,14 @@ function isOfInterest({ runnerId, createdByActor }: WorkUnitView): boolean {
   return runnerId !== 'command' || createdByActor !== 'scheduler';
 }
 
+/** What all attempts cost, and what they may: `$0.40/$2.50`. */
+function costOf({ spend, live, attempts }: WorkUnitView): string {
+  const running = live?.costUsd ?? attempts.at(-1)?.result?.costUsd ?? null;
+  const cost = spend.tokens > 0 ? spend.costUsd : running;
+  if (spend.maxCostUsd !== null) return `${formatCost(cost ?? 0)}/${formatCost(spend.maxCostUsd)}`;
+  return cost === null ? '-' : formatCost(cost);
+}
+
 /** The table for a terminal. `now` is milliseconds since the epoch. */
 export function psTable(items: readonly WorkUnitView[], now: number): string[] {
   const header = ['HANDLE', 'STATUS', 'RUNNER', 'AGE', 'RAN', 'COST', 'NOW'];
@@ -62,7 +70,6 @@ export function psTable(items: readonly WorkUnitView[], now: number): string[] {
 function row(item: WorkUnitView, now: number): string[] {
   const since = (time: string, end: string | null): string =>
     formatDuration((end === null ? now : Date.parse(end)) - Date.parse(time));
-  const cost = item.live?.costUsd ?? item.attempts.at(-1)?.result?.costUsd ?? null;
   const doing = item.errorCode ?? item.live?.currentTool ?? '';
   return [
     item.handle,
@@ -70,7 +77,7 @@ function row(item: WorkUnitView, now: number): string[] {
     item.runnerId,
     since(item.createdAt, null),
     item.startedAt === null ? '-' : since(item.startedAt, item.endedAt),
-    cost === null ? '-' : formatCost(cost),
+    costOf(item),
     truncate(sanitizeLine(doing), 40),
   ];
 }

@@ -1,7 +1,9 @@
 /** `outlive run` without --detach: shows the run as it goes and ends as it ends. */
 import type { WorkUnitView } from '../api/schemas.ts';
 import type { Started } from '../client/client.ts';
+import { floorOf } from '../client/problem.ts';
 import { OutliveError } from '../domain/errors.ts';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import { type Context, workspaceFlag } from './context.ts';
 import { outcomeExitCode } from './exit-code.ts';
 import { dieOfInterrupt, type Interrupts } from './interrupt.ts';
@@ -14,7 +16,7 @@ import { sanitize } from './sanitize.ts';
 /** Follows the work unit to its end; the exit status is its outcome. */
 export async function attend(
   context: Context,
-  { workUnit }: Started,
+  { workUnit, created }: Started,
   options: RunOptions,
   interrupts: Interrupts,
 ): Promise<number> {
@@ -29,6 +31,11 @@ export async function attend(
   });
   try {
     await follow(context, workUnit, leave.signal, view, outcome);
+  } catch (error) {
+    // The run of a key that was used long ago: how it ended is all that is left of it.
+    if (created || floorOf(error) === null || !TERMINAL_STATUSES.has(workUnit.status)) throw error;
+    await view.say(`It is ${workUnit.status}; its events were removed by retention.`);
+    return outcomeExitCode(workUnit.status, workUnit.errorCode);
   } finally {
     await view.close();
   }

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
+import type { LostPolicy } from '../domain/resume.ts';
 import { parseDuration } from './duration.ts';
 import { readPrompt } from './prompt.ts';
 
@@ -12,6 +13,10 @@ export interface RunOptions {
   readonly cwd?: string;
   readonly model?: string;
   readonly hardTimeout?: string;
+  readonly maxCost?: string;
+  readonly maxTokens?: string;
+  readonly providerAttempts?: string;
+  readonly preset?: string;
   readonly idempotencyKey?: string;
   readonly promptFile?: string;
   readonly priority?: string;
@@ -21,6 +26,7 @@ export interface RunOptions {
   /** False with --no-queue. */
   readonly queue?: boolean;
   readonly exclusive?: boolean;
+  readonly onLost?: LostPolicy;
   readonly lease?: readonly string[];
   readonly dryRun?: boolean;
   readonly detach?: boolean;
@@ -76,17 +82,56 @@ function commonFields(options: RunOptions, caller: Caller) {
     ...(hardTimeout === undefined
       ? {}
       : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),
+    ...providerFields(options),
     ...resourceFields(options, caller),
   };
 }
 
+/** Whose model it asks, how often when that fails, and for how much. */
+function providerFields({ maxCost, maxTokens, providerAttempts, preset }: RunOptions) {
+  const ceiling = {
+    ...(maxCost === undefined ? {} : { maxCostUsd: parseMoney(maxCost) }),
+    ...(maxTokens === undefined ? {} : { maxTokens: parseTokens(maxTokens) }),
+  };
+  return {
+    ...(preset === undefined ? {} : { providerPresetId: preset }),
+    ...(Object.keys(ceiling).length === 0 ? {} : { spendCeiling: ceiling }),
+    ...(providerAttempts === undefined
+      ? {}
+      : { providerRetry: { maxAttempts: parseAttempts(providerAttempts) } }),
+  };
+}
+
+/** US dollars, `2.50` or `$2.50`. */
+export function parseMoney(text: string, option = '--max-cost'): number {
+  const amount = /^\$?(\d{1,6}(?:\.\d{1,6})?)$/.exec(text)?.[1];
+  if (amount !== undefined && Number(amount) > 0) return Number(amount);
+  throw usage(`${option} "${text}" is not an amount of US dollars, as 2.50.`);
+}
+
+const THOUSANDS: Readonly<Record<string, number>> = { '': 1, k: 1_000, m: 1_000_000 };
+
+/** `200000`, `200k`, `1.5m`. */
+export function parseTokens(text: string, option = '--max-tokens'): number {
+  const [, count, unit = ''] = /^(\d{1,9}(?:\.\d{1,3})?)([km]?)$/i.exec(text) ?? [];
+  const tokens = Math.round(Number(count) * (THOUSANDS[unit.toLowerCase()] ?? 1));
+  if (tokens > 0) return tokens;
+  throw usage(`${option} "${text}" is not a number of tokens, as 200000, 200k or 1.5m.`);
+}
+
+function parseAttempts(text: string): number {
+  if (/^[1-9]\d{0,2}$/.test(text)) return Number(text);
+  throw usage(`--provider-attempts "${text}" is not a number from 1 to 999.`);
+}
+
 /** What it must hold, and what it does when it cannot have it. */
 function resourceFields(options: RunOptions, caller: Caller) {
-  const { channel, subject, onNewer, queue, exclusive, lease = [] } = options;
+  const { channel, subject, onNewer, onLost, queue, exclusive, lease = [] } = options;
   return {
     ...(channel === undefined ? {} : { channelId: channel }),
     ...(subject === undefined ? {} : { externalSubject: subject }),
     ...(onNewer === undefined ? {} : { onNewerSubject: onNewer }),
+    ...(onLost === undefined ? {} : { onLost }),
     ...(queue === false ? { queueOnConflict: false } : {}),
     ...(exclusive === undefined ? {} : { exclusive }),
     ...(lease.length === 0 ? {} : { leases: lease.map((text) => parseLease(text, caller)) }),
@@ -139,6 +184,8 @@ const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
   timeoutPolicy: '--hard-timeout',
   idempotencyKey: '--idempotency-key',
   priority: '--priority',
+  providerPresetId: '--preset',
+  spendCeiling: '--max-cost or --max-tokens',
   channelId: '--channel',
   externalSubject: '--subject',
   leases: '--lease',

@@ -4,6 +4,7 @@ import { Option } from 'commander';
 import type { Started } from '../client/client.ts';
 import { EXIT } from '../domain/errors.ts';
 import { SUBJECT_POLICIES } from '../domain/resources.ts';
+import { LOST_POLICIES } from '../domain/resume.ts';
 import { RUNNERS } from '../domain/work-unit.ts';
 import { type Context, example, type Frame, workspaceFlag } from './context.ts';
 import { dryRun } from './dry-run.ts';
@@ -77,6 +78,13 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--cwd <dir>', 'the work tree (default: the current directory)')
     .option('--model <provider/model>', "the model (default: the person's own)")
     .option('--hard-timeout <duration>', 'end it after this long, as 90m or 1h30m (default: 60m)')
+    .option('--preset <name>', 'a provider and model by their name in config.json')
+    .option('--max-cost <usd>', 'stop it when all its attempts cost this much, as 2.50')
+    .option('--max-tokens <number>', 'stop it at so many tokens, as 200000, 200k or 1.5m')
+    .option(
+      '--provider-attempts <number>',
+      'how many attempts its provider may fail (default: 5, 1 tries nothing again)',
+    )
     .option('--idempotency-key <key>', 'a second run with the same key is the first one')
     .option('--prompt-file <file>', 'read the prompt from a file, "-" is stdin')
     .option('--priority <number>', 'higher is claimed earlier (default: 0)')
@@ -91,6 +99,12 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
     .option('--no-exclusive', 'others may (default of command)')
     .option('--lease <type:key>', 'hold this too, alone; may be repeated', collect)
+    .addOption(
+      new Option(
+        '--on-lost <policy>',
+        'what becomes of it when its machine or user manager goes away (default: pi resume, command fail)',
+      ).choices(LOST_POLICIES),
+    )
     .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')

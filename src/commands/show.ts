@@ -6,6 +6,7 @@ import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
 import { formatCost } from './live-figures.ts';
 import { outcomeText } from './outcome-text.ts';
+import { spendText } from './providers.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { table } from './table.ts';
 
@@ -64,7 +65,7 @@ function progress(workUnit: WorkUnitView): Field[] {
       `${formatDuration(workUnit.hardTimeoutMs)} in all, ${formatDuration(workUnit.idleTimeoutMs)} without progress`,
     ],
     ...optional('now', live?.currentTool ?? null),
-    ...optional('cost', live?.costUsd == null ? null : formatCost(live.costUsd)),
+    ['spent', spendText(workUnit.spend)],
   ];
 }
 

@@ -3,7 +3,13 @@
  * launch.json, the claim file, and the messages on the control socket.
  *
  * Types only, without a schema library: the wrapper pays for every import at
- * each start. Both sides check `version` and refuse what they do not know.
+ * each start.
+ *
+ * A deploy replaces daemon and wrapper code under running attempts, so either may be
+ * newer. launch.json of a later version is refused: nothing has run yet. On the control
+ * socket each side speaks the lower of both versions, and of any version the daemon
+ * hears who greets and that its heart beats: what {@link ControlFromWrapper} says of
+ * `hello` and `heartbeat` holds for all versions to come, beside fields of their own.
  */
 import type { RunnerId, TimeoutPolicy } from './work-unit.ts';
 
@@ -30,6 +36,8 @@ export interface PiRunnerSpec {
   /** Absolute path; the file belongs to the work unit and need not exist yet. */
   readonly sessionFile: string;
   readonly prompt: string;
+  /** Said instead of the prompt when the session has it already; null where that may not be. */
+  readonly continuation: string | null;
   /** `provider/model`, null for the person's default. */
   readonly model: string | null;
 }
@@ -37,6 +45,12 @@ export interface PiRunnerSpec {
 export interface CommandRunnerSpec {
   readonly kind: 'command';
   readonly argv: readonly string[];
+}
+
+/** Null for none. */
+export interface RunCeiling {
+  readonly microUsd: number | null;
+  readonly tokens: number | null;
 }
 
 /** launch.json: all a wrapper needs to know. Holds no secret. */
@@ -58,6 +72,8 @@ export interface LaunchFile {
   /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to Pi only. */
   readonly credentialVariables: readonly string[];
   readonly timeouts: TimeoutPolicy;
+  /** What its work unit may still spend; the wrapper holds it also while no daemon runs. */
+  readonly ceiling: RunCeiling;
   /** Absolute path of the control socket the wrapper listens on. */
   readonly controlSocket: string;
   /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */
@@ -96,7 +112,7 @@ export interface LiveState {
 /** Wrapper to daemon, one JSON object per line. */
 export type ControlFromWrapper =
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'hello';
       readonly attemptId: string;
       readonly nonce: string;
@@ -105,25 +121,30 @@ export type ControlFromWrapper =
       readonly spoolBytes: number;
     }
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'heartbeat';
       readonly ts: string;
       readonly spoolBytes: number;
       readonly live: LiveState;
     }
-  | { readonly v: 1; readonly type: 'done'; readonly id: string }
-  | { readonly v: 1; readonly type: 'error'; readonly id: string | null; readonly message: string };
+  | { readonly v: number; readonly type: 'done'; readonly id: string }
+  | {
+      readonly v: number;
+      readonly type: 'error';
+      readonly id: string | null;
+      readonly message: string;
+    };
 
 /** Daemon to wrapper. `abort` ends the runner within `graceMs`; decisions about approvals never come this way. */
 export type ControlToWrapper =
   | {
-      readonly v: 1;
+      readonly v: number;
       readonly type: 'abort';
       readonly id: string;
       readonly reason: 'cancel' | 'interrupt' | 'suspend' | 'fail';
       readonly graceMs: number;
     }
-  | { readonly v: 1; readonly type: 'ping'; readonly id: string };
+  | { readonly v: number; readonly type: 'ping'; readonly id: string };
 
 /** Exit statuses of the wrapper itself, below 200 (systemd's own) and above what programs use. */
 export const WRAPPER_EXIT = {
@@ -137,4 +158,6 @@ export const WRAPPER_EXIT = {
   noSpool: 192,
   /** Not even the last word could be written. */
   spoolLost: 193,
+  /** Claim or spool could not be written because the disk is full. */
+  diskFull: 194,
 } as const;

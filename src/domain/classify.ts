@@ -20,7 +20,13 @@ export type Outcome =
     }
   | { readonly kind: 'lost'; readonly code: LossCode; readonly message: string }
   /** Nothing ran and nothing can run any more: the work goes back to the queue. */
-  | { readonly kind: 'never_started' };
+  | {
+      readonly kind: 'never_started';
+      /** What was told against the start, null when nothing was. */
+      readonly reason: string | null;
+      /** False when it says nothing about the next start: a unit that is not ours had the name. */
+      readonly counts: boolean;
+    };
 
 export interface Verdict {
   readonly rule: number;
@@ -52,6 +58,20 @@ const DEADLINE_SLACK_MS = 1_000;
 const endedByTerm = (end: ProcessEnd | null): boolean =>
   end?.how === 'killed' && end.signal === 'TERM';
 
+/** The manager was on its way down when the process ended: whatever ended it belongs to that. */
+const wasStopping = (end: ProcessEnd | null): boolean => end?.managerState === 'stopping';
+
+/** systemd's own SIGTERM is nobody's stop, and its result says why it was sent. */
+const endedBySystemd = (end: ProcessEnd | null): boolean =>
+  end?.result === 'oom-kill' || end?.result === 'watchdog';
+
+/**
+ * The last word was good, nobody had told it to stop before, and a SIGTERM came in the
+ * moment between that word and the exit: what it was sent to stop was over.
+ */
+const finishedBeforeTerm = ({ end, lastWord, saidToldToStop }: Evidence): boolean =>
+  lastWord?.verdict === 'ok' && !saidToldToStop && endedByTerm(end) && !endedBySystemd(end);
+
 function byIntent(intent: Intent): Outcome {
   switch (intent.kind) {
     case 'cancel':
@@ -73,9 +93,9 @@ function reachedDeadline({ end, hardTimeoutMs }: Evidence): boolean {
 }
 
 /** A stop that nobody in outlive asked for, as far as the end can tell. */
-function stoppedFromOutside({ end, saidToldToStop }: Evidence): boolean {
-  // systemd's own SIGTERM is nobody's stop, and its result says why it was sent.
-  if (end?.result === 'oom-kill' || end?.result === 'watchdog') return false;
+function stoppedFromOutside(evidence: Evidence): boolean {
+  const { end, saidToldToStop } = evidence;
+  if (endedBySystemd(end) || finishedBeforeTerm(evidence)) return false;
   // A main process that exited by itself is not what was waited for: its exit record hung.
   const stubborn = end?.result === 'timeout' && end.how !== 'exited';
   return endedByTerm(end) || stubborn || saidToldToStop;
@@ -97,22 +117,49 @@ const SYSTEMD_EXIT: Readonly<Record<number, string>> = {
   238: 'STATE_DIRECTORY',
   243: 'CREDENTIALS',
 };
+const NO_ROOM = 'There was no space left to open its spool';
 /** Statuses the wrapper uses before it opened the spool (attempt-files.ts). */
 const WRAPPER_STATUS: Readonly<Record<number, string>> = {
   [WRAPPER_EXIT.badLaunchFile]: 'the wrapper could not use launch.json',
   [WRAPPER_EXIT.noSpool]: 'the wrapper could not open the spool',
 };
 
+/** Nothing ran. A late start that lost the claim leaves a record of its own, and ran nothing either. */
+function neverStarted(evidence: Evidence): Outcome | null {
+  const { claim, opened, end, startProblem } = evidence;
+  if (claim !== 'revoked' || opened) return null;
+  // Two ends say more than that: it cannot be executed, or somebody stopped it before it began.
+  if (launchFailure(evidence)) return null;
+  if (endedByTerm(end) && end?.result === 'success' && !wasStopping(end)) return null;
+  return {
+    kind: 'never_started',
+    reason: startProblem?.reason ?? null,
+    counts: startProblem?.kind !== 'name_taken',
+  };
+}
+
+/** The machine or its user manager went away under it. */
+function hostShutdown(evidence: Evidence): Outcome | null {
+  const { end, lastWord, hostChanged } = evidence;
+  if (wasStopping(end) && !endedBySystemd(end) && !finishedBeforeTerm(evidence)) {
+    // A unit that did not stop in time is killed: that is still the shutdown.
+    if (end?.how === 'killed' || stoppedFromOutside(evidence)) return lost('host_shutdown');
+  }
+  return !end && !lastWord && hostChanged ? lost('host_shutdown') : null;
+}
+
 function launchFailure({ end, opened }: Evidence): Outcome | null {
   if (opened || end?.how !== 'exited' || end.status === null) return null;
+  if (end.status === WRAPPER_EXIT.diskFull) return failed('disk_full', NO_ROOM);
   const own = WRAPPER_STATUS[end.status];
   if (own) return failed('launch_failed', own);
   if (end.status < 200 || end.status > 243) return null;
   return failed('launch_failed', `${SYSTEMD_EXIT[end.status] ?? 'systemd'} (status ${end.status})`);
 }
 
-function abnormalEnd({ end }: Evidence): Outcome | null {
-  if (!end) return null;
+function abnormalEnd(evidence: Evidence): Outcome | null {
+  const { end } = evidence;
+  if (!end || finishedBeforeTerm(evidence)) return null;
   if (end.result === 'oom-kill') return failed('oom');
   if (end.result === 'watchdog') return failed('watchdog');
   if (end.how === 'dumped' || end.result === 'core-dump') return failed('crashed', end.signal);
@@ -153,20 +200,13 @@ export const RULES: readonly Rule[] = [
   },
   {
     number: 6,
-    when: 'the claim was revoked and there is neither spool nor record: nothing ran, on any boot',
-    decide: ({ claim, opened, end }) =>
-      // A late start that lost the claim leaves a record of its own, and ran nothing either.
-      claim === 'revoked' && !opened && (!end || end.status === WRAPPER_EXIT.claimLost)
-        ? { kind: 'never_started' }
-        : null,
+    when: 'the claim was revoked before anything was opened: nothing ran, on any boot; unless it could not be executed (10) or was stopped before it began (8)',
+    decide: neverStarted,
   },
   {
     number: 7,
-    when: 'SIGTERM while the manager was stopping; or no witness at all and the host is another one now',
-    decide: ({ end, lastWord, hostChanged }) => {
-      if (endedByTerm(end) && end?.managerState === 'stopping') return lost('host_shutdown');
-      return !end && !lastWord && hostChanged ? lost('host_shutdown') : null;
-    },
+    when: 'killed or told to stop while the manager was stopping; or no witness at all and the host is another one now',
+    decide: hostShutdown,
   },
   {
     number: 8,
@@ -204,11 +244,13 @@ export const RULES: readonly Rule[] = [
   },
   {
     number: 13,
-    when: 'the last word is good, with exit status 0 or none known',
-    decide: ({ lastWord, end }) =>
-      lastWord?.verdict === 'ok' && (end?.status === 0 || isExitUnknown(end))
-        ? { kind: 'succeeded' }
-        : null,
+    when: 'the last word is good, with exit status 0 or none known, or a SIGTERM that came after it',
+    decide: (evidence) => {
+      const { lastWord, end } = evidence;
+      if (lastWord?.verdict !== 'ok') return null;
+      const well = end?.status === 0 || isExitUnknown(end) || finishedBeforeTerm(evidence);
+      return well ? { kind: 'succeeded' } : null;
+    },
   },
   {
     number: 14,

@@ -14,6 +14,8 @@ export interface ClockView {
   readonly policy: Pick<TimeoutPolicy, 'heartbeatTimeoutMs' | 'idleTimeoutMs' | 'toolTimeoutMs'>;
   /** When the wrapper was last heard on the control socket; null before its first word. */
   readonly heardAt: number | null;
+  /** There is no socket to hear it on: its heartbeats cannot be missed, its spool speaks for it. */
+  readonly deaf: boolean;
   /** When the spool last grew by any line: the second witness that it lives. */
   readonly spoolGrewAt: number;
   /** When it last made meaningful progress (PROGRESS_EVENT_TYPES). */
@@ -47,30 +49,26 @@ interface Due {
   readonly limit: number;
 }
 
-function dues(view: ClockView & { readonly heardAt: number }): readonly Due[] {
+function dues(view: ClockView): readonly Due[] {
   const { policy, heardAt, spoolGrewAt, progressAt, toolSince } = view;
-  // A missed heartbeat alone is no proof: the socket may be what is broken (case T34).
-  const alive = Math.max(heardAt, spoolGrewAt);
-  const heartbeat: Due = {
-    code: 'heartbeat_timeout',
-    since: alive,
-    limit: policy.heartbeatTimeoutMs,
-  };
   // A long tool call is not idleness; it has a budget of its own (case T33).
   const work: Due =
     toolSince === null
       ? { code: 'idle_timeout', since: progressAt, limit: policy.idleTimeoutMs }
       : { code: 'tool_timeout', since: toolSince, limit: policy.toolTimeoutMs };
-  return [heartbeat, work];
+  if (heardAt === null) return [work];
+  // A missed heartbeat alone is no proof: the socket may be what is broken (case T34).
+  const since = Math.max(heardAt, spoolGrewAt);
+  return [{ code: 'heartbeat_timeout', since, limit: policy.heartbeatTimeoutMs }, work];
 }
 
 /** Judges the silence of an attempt. */
 export function judgeSilence(view: ClockView): ClockVerdict {
   const { heardAt, now } = view;
-  if (heardAt === null || view.frozen || view.waiting || !view.ingestCurrent) {
+  if ((heardAt === null && !view.deaf) || view.frozen || view.waiting || !view.ingestCurrent) {
     return { kind: 'wait', ms: LOOK_AGAIN_MS };
   }
-  const remaining = dues({ ...view, heardAt }).map((due) => ({
+  const remaining = dues(view).map((due) => ({
     ...due,
     left: due.since + due.limit - now,
   }));

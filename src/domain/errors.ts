@@ -34,6 +34,7 @@ export const ERRORS = {
     exit: EXIT.usage,
     title: 'The body must be application/json',
   },
+  duplicate_key: { status: 422, exit: EXIT.usage, title: 'The body names a field twice' },
   body_too_large: { status: 413, exit: EXIT.usage, title: 'The body is too large' },
   usage: { status: 400, exit: EXIT.usage, title: 'The command line is not valid' },
   cwd_missing: { status: 422, exit: EXIT.usage, title: 'The working directory cannot be used' },
@@ -64,13 +65,25 @@ export const ERRORS = {
   channel_closed: { status: 409, exit: EXIT.conflict, title: 'The channel takes no work' },
   subject_busy: { status: 409, exit: EXIT.conflict, title: 'Live work is about the same subject' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },
+  target_exists: { status: 409, exit: EXIT.conflict, title: 'The file is already there' },
+  maintenance_running: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'The same upkeep is already under way',
+  },
   control_plane_snapshot_required: {
     status: 410,
     exit: EXIT.failed,
     title: 'The events after this cursor cannot be replayed; load a snapshot',
   },
+  stream_stalled: {
+    status: 408,
+    exit: EXIT.failed,
+    title: 'The client of a stream took nothing for too long',
+  },
   // What outlive stands on.
   daemon_unreachable: { status: 503, exit: EXIT.unreachable, title: 'The daemon does not answer' },
+  starting: { status: 503, exit: EXIT.unreachable, title: 'The daemon is starting' },
   shutting_down: { status: 503, exit: EXIT.unreachable, title: 'The daemon is shutting down' },
   store_unavailable: { status: 503, exit: EXIT.unreachable, title: 'The store cannot be used' },
   store_newer: {
@@ -79,6 +92,13 @@ export const ERRORS = {
     title: 'The store was written by a newer outlive',
   },
   store_damaged: { status: 503, exit: EXIT.unreachable, title: 'The store is damaged' },
+  version_unknown: {
+    status: 503,
+    exit: EXIT.unreachable,
+    title: 'A file was written by a newer outlive',
+  },
+  backup_failed: { status: 500, exit: EXIT.failed, title: 'The backup could not be written' },
+  backup_unusable: { status: 422, exit: EXIT.failed, title: 'The backup cannot be restored' },
   disk_full: { status: 507, exit: EXIT.failed, title: 'The disk is full' },
   workspace_owned: {
     status: 409,
@@ -96,6 +116,11 @@ export const ERRORS = {
     status: 500,
     exit: EXIT.failed,
     title: 'The state directory cannot be written',
+  },
+  network_file_system: {
+    status: 500,
+    exit: EXIT.failed,
+    title: 'The state directory is on a network file system',
   },
   path_unsupported: { status: 500, exit: EXIT.failed, title: 'A path cannot be given to systemd' },
   socket_path_too_long: { status: 500, exit: EXIT.failed, title: 'A socket path is too long' },

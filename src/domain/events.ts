@@ -35,6 +35,12 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.stale_event',
   'diagnostic.evidence_disagrees',
   'diagnostic.foreign_unit',
+  /** An event of a wrapper of a later minor version, kept as it is. */
+  'diagnostic.spool_event_unknown',
+  /** Spool or exit record of a later major version: kept for an outlive that knows it. */
+  'diagnostic.version_unknown',
+  'diagnostic.start_backoff',
+  'diagnostic.provider_paused',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */
@@ -66,6 +72,17 @@ export type EventType = (typeof EVENT_TYPES)[number];
 export type SpoolEventType = (typeof SPOOL_EVENT_TYPES)[number];
 
 export const eventTypeSchema = z.enum(EVENT_TYPES);
+
+/** The domain of an event: what stands before the dot; words of the runner itself have none. */
+const domainOf = (type: EventType): string =>
+  type.includes('.') ? (type.split('.')[0] ?? '') : 'runner';
+
+/** Every domain there is. */
+export const EVENT_DOMAINS: readonly string[] = [...new Set(EVENT_TYPES.map(domainOf))];
+
+/** All types of these domains. */
+export const typesOfDomains = (domains: readonly string[]): EventType[] =>
+  EVENT_TYPES.filter((type) => domains.includes(domainOf(type)));
 
 /** Events after which nothing more happens to a work unit (unless somebody retries it). */
 export const TERMINAL_EVENT_TYPES: ReadonlySet<EventType> = new Set([

@@ -12,12 +12,14 @@ export const managerInstanceSchema = z.object({
 });
 export type ManagerInstance = z.infer<typeof managerInstanceSchema>;
 
+export const EXIT_RECORD_VERSION = 1;
+
 /**
  * The exit record that ExecStopPost leaves in `exits/<nonce>.json`, version 1.
  * Written by a shell script, so each field may be empty: then it is null.
  */
 export const exitRecordSchema = z.object({
-  v: z.literal(1),
+  v: z.literal(EXIT_RECORD_VERSION),
   nonce: z.string(),
   invocationId: z.string().nullable(),
   /** $SERVICE_RESULT: success, exit-code, signal, timeout, oom-kill, watchdog, core-dump, … */
@@ -35,6 +37,12 @@ export const exitRecordSchema = z.object({
   managerState: z.string().nullable(),
 });
 export type ExitRecord = z.infer<typeof exitRecordSchema>;
+
+/** The version of a record that only a later outlive can read, null for any other. */
+export function laterRecordVersion(value: unknown): number | null {
+  const parsed = z.looseObject({ v: z.int() }).safeParse(value);
+  return parsed.success && parsed.data.v > EXIT_RECORD_VERSION ? parsed.data.v : null;
+}
 
 /** How the main process ended, whichever witness says so. */
 export interface ProcessEnd {
@@ -74,6 +82,15 @@ export type Intent =
       readonly reason: string | null;
     };
 
+/** What was told against a start that came to nothing. */
+export const startProblemSchema = z.object({
+  /** `name_taken`: a unit that is not ours has the name, which is nobody's failure to start. */
+  kind: z.enum(['refused', 'unanswered', 'name_taken']),
+  /** In systemd's words. */
+  reason: z.string(),
+});
+export type StartProblem = z.infer<typeof startProblemSchema>;
+
 /** Everything the classification may look at. */
 export interface Evidence {
   readonly intent: Intent | null;
@@ -89,6 +106,8 @@ export interface Evidence {
   readonly saidToldToStop: boolean;
   readonly approvalOpen: boolean;
   readonly claim: 'none' | 'wrapper' | 'revoked';
+  /** Null when nothing was told against the start. */
+  readonly startProblem: StartProblem | null;
   readonly hardTimeoutMs: number;
   /** Boot id or manager instance of the attempt are no longer the running ones. */
   readonly hostChanged: boolean;

@@ -54,11 +54,21 @@ export const LOSSES = {
 } as const;
 export type LossCode = keyof typeof LOSSES;
 
-export type OutcomeCode = FailureCode | CancellationCode | LossCode;
+/** Why lost work waits for a person: what `errorCode` of a stale work unit carries. */
+export const RESUME_BLOCKS = {
+  resume_session_corrupt: 'Its conversation is damaged; going on from it would be a guess',
+  resume_cwd_missing: 'Its work tree is not there',
+  resume_too_old: 'It was lost too long ago to go on without being asked',
+  resume_budget_exhausted: 'It was lost too often in a short time',
+  resume_needs_decision: 'It was lost, and is to wait for a person then',
+} as const;
+export type ResumeBlock = keyof typeof RESUME_BLOCKS;
+
+export type OutcomeCode = FailureCode | CancellationCode | LossCode | ResumeBlock;
 
 /** The sentence behind a code. */
 export function describeOutcome(code: OutcomeCode): string {
-  return { ...FAILURES, ...CANCELLATIONS, ...LOSSES }[code];
+  return { ...FAILURES, ...CANCELLATIONS, ...LOSSES, ...RESUME_BLOCKS }[code];
 }
 
 export const isFailureCode = (code: string): code is FailureCode => Object.hasOwn(FAILURES, code);

@@ -1,7 +1,10 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
+import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
+import { LOST_POLICIES } from './resume.ts';
+import { spendCeilingSchema } from './spend.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
 /** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
@@ -10,7 +13,8 @@ const carried = (text: z.ZodString) =>
     (value) => !value.includes('\0') && value.isWellFormed(),
     'holds a NUL or half of a character',
   );
-const shortText = carried(z.string().min(1).max(256));
+/** A name or an id that somebody else gave. */
+export const shortText = carried(z.string().min(1).max(256));
 
 /** Largest prompt, in UTF-16 code units. */
 export const PROMPT_MAX = 4 * 1024 * 1024;
@@ -40,6 +44,12 @@ const startFields = {
   onNewerSubject: z.enum(SUBJECT_POLICIES).optional(),
   priority: z.int().min(-1000).max(1000).default(0),
   timeoutPolicy: timeoutPolicySchema.partial().optional(),
+  /** What becomes of it when its machine or user manager goes away; Pi resumes, a command fails. */
+  onLost: z.enum(LOST_POLICIES).optional(),
+  /** How often and how long it is tried again when its provider fails; config.json when absent. */
+  providerRetry: providerRetrySchema.partial().optional(),
+  /** What all its attempts together may cost; the kind's ceiling in config.json when absent. */
+  spendCeiling: spendCeilingSchema.optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -19,6 +19,7 @@ export const WORK_UNIT_EVENTS = [
   'runner_failed',
   'runner_cancelled',
   'runner_lost',
+  'provider_backoff',
   'idle_timeout',
   'hard_timeout',
   'heartbeat_timeout',
@@ -90,6 +91,7 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     runner_failed: 'failed',
     runner_cancelled: 'cancelled',
     runner_lost: 'stale',
+    provider_backoff: 'queued',
     interrupt: 'cancelling',
     cancel: 'cancelling',
   },
@@ -97,11 +99,14 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     runner_started: ALREADY('running'),
     // The unit was seen to run, then the machine went away before the wrapper had begun.
     never_started: 'queued',
+    launch_failed: 'failed',
     approval_requested: 'waiting_for_approval',
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',
     runner_cancelled: 'cancelled',
     runner_lost: 'stale',
+    // Its attempt failed for its provider's sake only: another one follows, nobody is told of an end.
+    provider_backoff: 'queued',
     idle_timeout: 'cancelling',
     hard_timeout: 'cancelling',
     heartbeat_timeout: 'cancelling',
@@ -116,6 +121,9 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     approval_approved: 'running',
     approval_denied: 'failed',
     approval_expired: 'failed',
+    // Its first lines may be lost with a disk: what was seen of it then proves nothing.
+    never_started: 'queued',
+    launch_failed: 'failed',
     // The question may have been dropped by the runner itself; how it ended is still true.
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',

@@ -41,6 +41,10 @@ export type AttemptStatus = (typeof ATTEMPT_STATUSES)[number];
 export const ACTORS = ['user', 'system', 'scheduler', 'operator', 'external', 'runner'] as const;
 export type Actor = (typeof ACTORS)[number];
 
+/** Who may make a work unit. */
+export const MAKERS = ['user', 'system', 'scheduler'] as const;
+export type Maker = (typeof MAKERS)[number];
+
 export const TERMINAL_STATUSES: ReadonlySet<WorkUnitStatus> = new Set([
   'succeeded',
   'failed',

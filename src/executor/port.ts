@@ -36,6 +36,10 @@ export interface UnitFacts {
   /** OUTLIVE_NONCE of the unit's environment, null when it has none: then it is not ours. */
   readonly nonce: string | null;
   readonly state: UnitState;
+  /** A job of the unit is queued or under way: what is dead now may start yet. */
+  readonly jobPending: boolean;
+  /** A main process was once forked; false for a start that came to nothing or is still to come. */
+  readonly everRan: boolean;
   readonly frozen: boolean;
   /** Null while there was none yet. */
   readonly invocationId: string | null;
@@ -68,8 +72,11 @@ export interface HostFacts {
  * fresh read showed afterwards.
  */
 export type StartResult =
-  /** Our name and our nonce are loaded (it may even have ended already). */
-  | { readonly kind: 'present'; readonly facts: UnitFacts }
+  /**
+   * Our name and our nonce are loaded; it may even have ended already, or its job may
+   * still be queued. `problem` is what systemd said against the start, if it did.
+   */
+  | { readonly kind: 'present'; readonly facts: UnitFacts; readonly problem: string | null }
   /** The name is taken by something that does not carry our nonce. */
   | { readonly kind: 'foreign'; readonly facts: UnitFacts }
   /** Nothing of that name is loaded. It may have run and vanished, or may still come late. */

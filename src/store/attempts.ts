@@ -1,11 +1,12 @@
 /** Statements about attempts, their heartbeats and the unit counters. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import type { Intent, ManagerInstance } from '../domain/evidence.ts';
-import { exitRecordSchema, managerInstanceSchema } from '../domain/evidence.ts';
+import type { Intent, ManagerInstance, StartProblem } from '../domain/evidence.ts';
+import { exitRecordSchema, managerInstanceSchema, startProblemSchema } from '../domain/evidence.ts';
 import { lastWordSchema, openedSchema } from '../domain/spool.ts';
 import type { AttemptStatus } from '../domain/work-unit.ts';
 import { ATTEMPT_STATUSES, RUNNERS } from '../domain/work-unit.ts';
+import { statementCache } from './statement-cache.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
   z
@@ -37,6 +38,7 @@ const rowSchema = z.object({
   toldToStop: z.int().transform((value) => value === 1),
   lastWord: json(lastWordSchema),
   intent: json(z.custom<Intent>()),
+  startProblem: json(startProblemSchema),
   exit: json(exitRecordSchema),
   decidedByRule: z.int().nullable(),
   createdAt: z.string(),
@@ -47,6 +49,8 @@ const rowSchema = z.object({
   abortRequestedAt: z.string().nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** The lost attempt this one goes on from. */
+  resumesAttemptId: z.string().nullable(),
 });
 export type AttemptRow = z.output<typeof rowSchema>;
 
@@ -56,10 +60,20 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   invocation_id AS invocationId, control_group AS controlGroup, boot_id AS bootId,
   manager_json AS manager, reattached, spool_offset AS spoolOffset, spool_lines AS spoolLines,
   opened_json AS opened, said_deadline AS saidDeadline, told_to_stop AS toldToStop,
-  last_word_json AS lastWord, intent_json AS intent, exit_json AS exit,
+  last_word_json AS lastWord, intent_json AS intent, start_problem_json AS startProblem, exit_json AS exit,
   decided_by_rule AS decidedByRule, created_at AS createdAt, started_at AS startedAt,
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage`;
+  abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage,
+  resumes_attempt_id AS resumesAttemptId`;
+
+/** How far the spool of an attempt is in the store; read for every few lines of it. */
+export interface SpoolPosition {
+  readonly id: string;
+  readonly workUnitId: string;
+  readonly spoolOffset: number;
+  readonly spoolLines: number;
+  readonly lastWordSeen: boolean;
+}
 
 export interface NewAttempt {
   readonly id: string;
@@ -67,9 +81,11 @@ export interface NewAttempt {
   readonly attemptNumber: number;
   readonly runtimeInstanceId: string;
   readonly runnerId: string;
+  readonly providerPresetId: string | null;
   readonly unit: string;
   readonly nonce: string;
   readonly executor: string;
+  readonly resumesAttemptId: string | null;
   readonly at: string;
 }
 
@@ -87,6 +103,7 @@ export interface AttemptPatch {
   readonly toldToStop?: boolean;
   readonly lastWord?: unknown;
   readonly intent?: Intent;
+  readonly startProblem?: StartProblem;
   readonly exit?: unknown;
   readonly evidence?: unknown;
   readonly decidedByRule?: number;
@@ -112,6 +129,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof AttemptPatch, string>> = {
   toldToStop: 'told_to_stop',
   lastWord: 'last_word_json',
   intent: 'intent_json',
+  startProblem: 'start_problem_json',
   exit: 'exit_json',
   evidence: 'evidence_json',
   decidedByRule: 'decided_by_rule',
@@ -132,13 +150,53 @@ function bind(value: unknown): string | number | null {
 
 export type Attempts = ReturnType<typeof attemptStatements>;
 
+function spools(db: Database) {
+  const spool = db.prepare<[string], Omit<SpoolPosition, 'lastWordSeen'> & { seen: number }>(
+    `SELECT id, work_unit_id AS workUnitId, spool_offset AS spoolOffset,
+       spool_lines AS spoolLines, last_word_json IS NOT NULL AS seen
+     FROM work_unit_attempts WHERE id = ?`,
+  );
+  return {
+    spoolPosition: (id: string): SpoolPosition | null => {
+      const row = spool.get(id);
+      if (!row) return null;
+      const { seen, ...position } = row;
+      return { ...position, lastWordSeen: seen === 1 };
+    },
+  };
+}
+
+/** Heartbeats: one row per attempt and source, renewed in place. */
+function heartbeats(db: Database) {
+  const heartbeat = db.prepare<Record<string, string | null>>(`INSERT INTO runtime_heartbeats
+    (id, work_unit_id, attempt_id, runtime_instance_id, ts, source, detail_json)
+    VALUES (@id, @workUnitId, @attemptId, @runtimeInstanceId, @ts, @source, @detail)
+    ON CONFLICT (attempt_id, source) DO UPDATE SET
+      ts = excluded.ts, runtime_instance_id = excluded.runtime_instance_id, detail_json = excluded.detail_json`);
+  return {
+    heartbeat: (row: {
+      id: string;
+      workUnitId: string;
+      attemptId: string;
+      runtimeInstanceId: string;
+      ts: string;
+      source: string;
+      detail: string | null;
+    }): void => {
+      heartbeat.run(row);
+    },
+  };
+}
+
 export function attemptStatements(db: Database, workspace: string) {
+  const prepared = statementCache(db);
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
-    (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, status, unit, nonce,
-     executor, created_at)
-    VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, 'created', @unit,
-     @nonce, @executor, @at)`);
+    (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, provider_preset_id, status,
+     unit, nonce, executor, resumes_attempt_id, created_at)
+    VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, @providerPresetId,
+     'created', @unit, @nonce, @executor, @resumesAttemptId, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
+  const byUnit = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE unit = ?`);
   const byWorkUnit = db.prepare<[string]>(
     `SELECT ${COLUMNS} FROM work_unit_attempts WHERE work_unit_id = ? ORDER BY attempt_number`,
   );
@@ -148,14 +206,12 @@ export function attemptStatements(db: Database, workspace: string) {
     WHERE status IN ('created', 'started', 'waiting_for_approval', 'cancelling')`);
   const ended = db.prepare<[string], { n: number }>(`SELECT count(*) AS n FROM work_unit_attempts
     WHERE nonce = ? AND status IN ('succeeded', 'failed', 'cancelled', 'lost')`);
+  const losses = db.prepare<Record<string, string>, { n: number }>(`SELECT count(*) AS n
+    FROM work_unit_attempts WHERE work_unit_id = @workUnitId AND status = 'lost'
+      AND error_code IN ('host_shutdown', 'no_evidence') AND ended_at > @since`);
   const counter = db.prepare<[string, string], { last: number }>(`INSERT INTO unit_counters
     (workspace_id, handle, last) VALUES (?, ?, 1)
     ON CONFLICT (workspace_id, handle) DO UPDATE SET last = last + 1 RETURNING last`);
-  const heartbeat = db.prepare<Record<string, string | null>>(`INSERT INTO runtime_heartbeats
-    (id, work_unit_id, attempt_id, runtime_instance_id, ts, source, detail_json)
-    VALUES (@id, @workUnitId, @attemptId, @runtimeInstanceId, @ts, @source, @detail)
-    ON CONFLICT (attempt_id, source) DO UPDATE SET
-      ts = excluded.ts, runtime_instance_id = excluded.runtime_instance_id, detail_json = excluded.detail_json`);
   const one = (row: unknown): AttemptRow | null =>
     row === undefined ? null : rowSchema.parse(row);
 
@@ -173,22 +229,28 @@ export function attemptStatements(db: Database, workspace: string) {
     if (sets.length === 0) return true;
     const values = Object.fromEntries(keys.map((key) => [key, bind(patch[key])]));
     const condition = from === null ? '' : ' AND status = @from';
-    const result = db
-      .prepare(`UPDATE work_unit_attempts SET ${sets.join(', ')} WHERE id = @id${condition}`)
-      .run({ ...values, id, ...(from === null ? {} : { from }), ...(to === null ? {} : { to }) });
+    const result = prepared(
+      `UPDATE work_unit_attempts SET ${sets.join(', ')} WHERE id = @id${condition}`,
+    ).run({ ...values, id, ...(from === null ? {} : { from }), ...(to === null ? {} : { to }) });
     return result.changes === 1;
   };
 
   return {
+    ...spools(db),
     insert: (row: NewAttempt): void => {
       insert.run(row);
     },
     get: (id: string): AttemptRow | null => one(byId.get(id)),
+    /** Unit names are never used twice. */
+    getByUnit: (unit: string): AttemptRow | null => one(byUnit.get(unit)),
     listByWorkUnit: (workUnitId: string): AttemptRow[] =>
       byWorkUnit.all(workUnitId).map((row) => rowSchema.parse(row)),
     listActive: (): AttemptRow[] => active.all().map((row) => rowSchema.parse(row)),
     /** True when the attempt of this nonce is ours and over. */
     hasEnded: (nonce: string): boolean => (ended.get(nonce)?.n ?? 0) > 0,
+    /** Attempts of a work unit that were lost, other than by a suspension, after `since`. */
+    countLosses: (workUnitId: string, since: string): number =>
+      losses.get({ workUnitId, since })?.n ?? 0,
     countActive: (): number => countActive.get()?.n ?? 0,
     /** Compare-and-set on the status; false when it is another one by now. */
     move: (
@@ -202,16 +264,6 @@ export function attemptStatements(db: Database, workspace: string) {
     },
     /** The next counter of a handle: 1, 2, 3, … and never one again. */
     nextCounter: (handle: string): number => counter.get(workspace, handle)?.last ?? 1,
-    heartbeat: (row: {
-      id: string;
-      workUnitId: string;
-      attemptId: string;
-      runtimeInstanceId: string;
-      ts: string;
-      source: string;
-      detail: string | null;
-    }): void => {
-      heartbeat.run(row);
-    },
+    ...heartbeats(db),
   };
 }

@@ -10,6 +10,15 @@ const countSchema = z.object({ status: z.enum(WORK_UNIT_STATUSES), n: z.int() })
 const blockedSchema = z.object({ resource: z.string(), waiting: z.int(), since: z.string() });
 /** Queued work that waits for one resource. */
 export type BlockedGroup = z.infer<typeof blockedSchema>;
+const backingOffSchema = z.object({
+  workUnitId: z.string(),
+  handle: z.string(),
+  /** Starts in a row that ran nothing. */
+  starts: z.int(),
+  until: z.string(),
+});
+/** Queued work whose last starts ran nothing. */
+export type BackingOff = z.infer<typeof backingOffSchema>;
 const commandSchema = z.object({ command: z.string(), workUnitId: z.string() });
 export type StoredCommand = z.infer<typeof commandSchema>;
 
@@ -27,6 +36,11 @@ export function diagnosticStatements(db: Database, workspace: string) {
     `SELECT blocked_on AS resource, count(*) AS waiting, min(blocked_since) AS since
      FROM work_units WHERE workspace_id = ? AND status = 'queued' AND blocked_on IS NOT NULL
      GROUP BY blocked_on ORDER BY since, resource LIMIT ?`,
+  );
+  const backingOff = db.prepare<[string, string, number]>(
+    `SELECT id AS workUnitId, handle, never_started_count AS starts, not_before AS until
+     FROM work_units WHERE workspace_id = ? AND status = 'queued' AND not_before > ?
+       AND never_started_count > 0 ORDER BY not_before, id LIMIT ?`,
   );
   const report = db.prepare<[], { report: string | null }>(
     `SELECT report_json AS report FROM runtime_instances WHERE report_json IS NOT NULL
@@ -72,6 +86,9 @@ export function diagnosticStatements(db: Database, workspace: string) {
     /** Queued work by the resource it waits for, longest first. */
     blocked: (limit: number): BlockedGroup[] =>
       blocked.all(workspace, limit).map((row) => blockedSchema.parse(row)),
+    /** Queued work that backs off from starts that ran nothing, soonest first. */
+    backingOff: (now: string, limit: number): BackingOff[] =>
+      backingOff.all(workspace, now, limit).map((row) => backingOffSchema.parse(row)),
     /** The newest stored report of a recovery, null when there is none. */
     lastReport: (): unknown => fromJson(report.get()?.report),
     /** What an attempt's outcome was decided from, null while it lives. */

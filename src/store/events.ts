@@ -20,7 +20,7 @@ export interface EventRow extends NewEvent {
   readonly seq: number;
 }
 
-const rowSchema = z.object({
+export const eventRowSchema = z.object({
   position: z.int(),
   workUnitId: z.string(),
   attemptId: z.string().nullable(),
@@ -31,9 +31,25 @@ const rowSchema = z.object({
   data: z.string().transform((text) => JSON.parse(text) as Record<string, unknown>),
 });
 
+const toolSchema = z.object({
+  attemptId: z.string().nullable(),
+  type: z.enum(['tool.start', 'tool.end']),
+  data: z
+    .string()
+    .transform((text) => JSON.parse(text) as unknown)
+    .pipe(
+      z.looseObject({
+        toolCallId: z.string(),
+        tool: z.string(),
+        arguments: z.unknown(),
+        isError: z.boolean().default(false),
+        result: z.string().default(''),
+      }),
+    ),
+});
 const openToolSchema = z.object({ toolCallId: z.string(), ts: z.string() });
 
-const COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
+export const EVENT_COLUMNS = `position, work_unit_id AS workUnitId, attempt_id AS attemptId, seq, ts, type,
   actor, data_json AS data`;
 
 export type Events = ReturnType<typeof eventStatements>;
@@ -47,7 +63,7 @@ export function eventStatements(db: Database) {
      VALUES (?, ?, ?, ?, ?, ?, ?)`,
   );
   const page = db.prepare<[string, number, number]>(
-    `SELECT ${COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
+    `SELECT ${EVENT_COLUMNS} FROM runtime_events WHERE work_unit_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
   );
   const openTools = db.prepare<{ workUnitId: string; attemptId: string }>(
     `SELECT json_extract(data_json, '$.toolCallId') AS toolCallId, max(ts) AS ts
@@ -55,21 +71,21 @@ export function eventStatements(db: Database) {
      WHERE work_unit_id = @workUnitId AND attempt_id = @attemptId AND type IN ('tool.start', 'tool.end')
      GROUP BY toolCallId HAVING sum(CASE type WHEN 'tool.start' THEN 1 ELSE -1 END) > 0`,
   );
-  const bounds = db.prepare<[string], { first: number | null; last: number | null }>(
-    'SELECT min(seq) AS first, max(seq) AS last FROM runtime_events WHERE work_unit_id = ?',
+  const toolCalls = db.prepare<[string]>(
+    `SELECT attempt_id AS attemptId, type, data_json AS data FROM runtime_events
+     WHERE work_unit_id = ? AND type IN ('tool.start', 'tool.end') ORDER BY seq`,
   );
-  const range = db.prepare<[number, number, number]>(
-    `SELECT ${COLUMNS} FROM runtime_events WHERE position > ? AND position <= ?
-     ORDER BY position LIMIT ?`,
+  const span = db.prepare<[string], { floor: number; last: number }>(
+    'SELECT floor_seq AS floor, last_seq AS last FROM work_units WHERE id = ?',
   );
   const rangeCount = db.prepare<[number, number, number], { n: number }>(
     `SELECT count(*) AS n FROM (SELECT 1 FROM runtime_events
      WHERE position > ? AND position <= ? LIMIT ?)`,
   );
-  // The counter, not the newest row: what was dropped by retention was there once.
-  const window = db.prepare<[], { first: number | null; last: number }>(
-    `SELECT (SELECT min(position) FROM runtime_events) AS first, coalesce(
-       (SELECT seq FROM sqlite_sequence WHERE name = 'runtime_events'), 0) AS last`,
+  // The counter and the stored floor, not the rows: retention removes them from the middle.
+  const window = db.prepare<[], { floor: number; last: number }>(
+    `SELECT floor_position AS floor, coalesce(
+       (SELECT seq FROM sqlite_sequence WHERE name = 'runtime_events'), 0) AS last FROM store_state`,
   );
 
   return {
@@ -97,13 +113,16 @@ export function eventStatements(db: Database) {
     },
     /** Events after `afterSeq`, in order, at most `limit`. */
     page: (workUnitId: string, afterSeq: number, limit: number): EventRow[] =>
-      page.all(workUnitId, afterSeq, limit).map((row) => rowSchema.parse(row)),
+      page.all(workUnitId, afterSeq, limit).map((row) => eventRowSchema.parse(row)),
     /** Tool calls of an attempt that began and did not end, with the time they began. */
     openToolCalls: (workUnitId: string, attemptId: string): { toolCallId: string; ts: string }[] =>
       openTools.all({ workUnitId, attemptId }).map((row) => openToolSchema.parse(row)),
-    /** Events of the whole workspace in (after, upTo], in order, at most `limit`. */
-    range: (after: number, upTo: number, limit: number): EventRow[] =>
-      range.all(after, upTo, limit).map((row) => rowSchema.parse(row)),
+    /** Beginnings and ends of all tool calls of a work unit, in their order. */
+    toolCalls: (workUnitId: string) =>
+      toolCalls.all(workUnitId).flatMap((row) => {
+        const call = toolSchema.safeParse(row);
+        return call.success ? [call.data] : [];
+      }),
     /** How many there are in (after, upTo]; does not count beyond `limit`. */
     rangeCount: (after: number, upTo: number, limit: number): number =>
       rangeCount.get(after, upTo, limit)?.n ?? 0,
@@ -111,14 +130,9 @@ export function eventStatements(db: Database) {
      * Positions of the whole workspace: `last` is the newest that was given out, `floor`
      * the oldest cursor whose followers are all kept.
      */
-    window: (): { floor: number; last: number } => {
-      const { first, last } = window.get() ?? { first: null, last: 0 };
-      return { floor: first === null ? last : first - 1, last };
-    },
-    /** First and last sequence number that are kept, null when there are none. */
-    bounds: (workUnitId: string): { first: number; last: number } | null => {
-      const row = bounds.get(workUnitId);
-      return row?.first == null || row.last === null ? null : { first: row.first, last: row.last };
-    },
+    window: (): { floor: number; last: number } => window.get() ?? { floor: 0, last: 0 },
+    /** The same for the sequence numbers of one work unit. */
+    span: (workUnitId: string): { floor: number; last: number } =>
+      span.get(workUnitId) ?? { floor: 0, last: 0 },
   };
 }

@@ -1,25 +1,36 @@
 /** Opens the store: WAL, synchronous=FULL, migrated, or refused with a reason. */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  mkdirSync,
-  openSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, linkSync, mkdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
 import { OutliveError } from '../domain/errors.ts';
 import { migrate } from './migrate.ts';
+import { syncDirectory } from './owner-file.ts';
 
 export const STORE_FILE = 'outlive.db';
 
 /** "outl" in ASCII: tells our files from other SQLite databases. */
-const APPLICATION_ID = 0x6f75746c;
+export const APPLICATION_ID = 0x6f75746c;
 /** Above this a full check at every start would cost seconds; damage then shows where it is read. */
 const CHECK_UP_TO_BYTES = 64 * 1024 * 1024;
+
+/** SHMSIZE: the file of the shared memory cannot grow. */
+const DISK_FULL = new Set(['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', 'ENOSPC', 'EDQUOT']);
+
+/** What SQLite says, by the place where it happened to notice, when a write does not work. */
+const isFailedWrite = (code: string): boolean =>
+  code.startsWith('SQLITE_IOERR') || code.startsWith('SQLITE_CANTOPEN');
+
+/** Less than this is no room for a transaction, bytes. */
+const ROOM_BYTES = 64 * 1024;
+
+function hasNoRoom(directory: string): boolean {
+  try {
+    const { bavail, bsize, ffree, files } = statfsSync(directory);
+    return bavail * bsize < ROOM_BYTES || (files > 0 && ffree === 0);
+  } catch {
+    return false;
+  }
+}
 
 const UNUSABLE = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB', 'SQLITE_FORMAT']);
 
@@ -38,13 +49,16 @@ export function storeError(error: unknown, file: string): OutliveError {
   if (UNUSABLE.has(code.split('_').slice(0, 2).join('_'))) {
     return damaged(file, message, error);
   }
-  if (code === 'SQLITE_FULL' || code === 'ENOSPC') {
+  if (DISK_FULL.has(code) || (isFailedWrite(code) && hasNoRoom(path.dirname(file)))) {
     return new OutliveError('disk_full', `${file}: ${message}. Free some space.`, { cause: error });
   }
   return new OutliveError('store_unavailable', `${file}: ${code || 'error'}: ${message}.`, {
     cause: error,
   });
 }
+
+/** A restored store, finished, that waits to take the place of `file`. */
+export const restoredFile = (file: string): string => `${file}.restored`;
 
 export interface OpenedDatabase {
   readonly db: Database.Database;
@@ -67,15 +81,6 @@ function check(db: Database.Database, file: string): void {
   if (result !== 'ok') throw damaged(file, String(result));
 }
 
-function syncDirectory(directory: string): void {
-  const handle = openSync(directory, 'r');
-  try {
-    fsyncSync(handle);
-  } finally {
-    closeSync(handle);
-  }
-}
-
 /**
  * Makes a new store beside its place and links it there when it is whole. So an empty
  * file of the store's name is never a beginning: it is what is left of a lost store.
@@ -86,6 +91,8 @@ function make(file: string, at: string): void {
   try {
     const db = new Database(temporary);
     try {
+      // Only possible before the first table: the file can give free pages back, step by step.
+      db.pragma('auto_vacuum = INCREMENTAL');
       db.pragma('journal_mode = MEMORY');
       db.pragma('synchronous = FULL');
       db.pragma(`application_id = ${APPLICATION_ID}`);
@@ -107,9 +114,10 @@ function make(file: string, at: string): void {
 
 /**
  * Opens (or makes) the store in `directory`.
+ * @param mayMake false after a try that found a store: one that has gone since is missed.
  * @throws OutliveError `store_newer`, `store_damaged`, `store_unavailable` or `disk_full`.
  */
-export function openDatabase(directory: string, at: string): OpenedDatabase {
+export function openDatabase(directory: string, at: string, mayMake = true): OpenedDatabase {
   const file = path.join(directory, STORE_FILE);
   let db: Database.Database | undefined;
   try {
@@ -119,6 +127,9 @@ export function openDatabase(directory: string, at: string): OpenedDatabase {
     if (!existsSync(file)) {
       // SQLite would play the log of the lost store into the new one.
       if (hasLog) throw damaged(`${file}-wal`, 'the store it belongs to is gone');
+      if (!mayMake) throw damaged(file, 'it was there a moment ago and is gone');
+      if (existsSync(restoredFile(file)))
+        throw damaged(restoredFile(file), 'a restore was cut off; run outlive restore again');
       make(file, at);
     }
     // Before SQLite looks: it would remove the log of an empty file.

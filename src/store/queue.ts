@@ -12,15 +12,71 @@ export interface Waiting {
 }
 
 /**
- * How the names of channels begin as resources. Work that waits for its own lane does not
- * starve, however long: nothing is kept free for a channel that is paused.
+ * How the names of what opens by policy or with time begin. Work that waits for its own
+ * lane, its provider or money does not starve, however long: nothing is kept free for a
+ * channel or a provider that is paused.
  */
-export const LANE = 'slot channel_parallel ';
+const GATES = ['slot channel_parallel ', 'provider ', 'spend '] as const;
+
+/** True for what nothing else may be kept free for meanwhile. */
+export const isGate = (resource: string): boolean =>
+  GATES.some((gate) => resource.startsWith(gate));
+
+const NO_GATE = GATES.map((gate) => `blocked_on NOT LIKE '${gate}%'`).join(' AND ');
 
 export type Queue = ReturnType<typeof queueStatements>;
 
 const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
   AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now)`;
+
+/** Who has waited so long that something is kept free for it. */
+function starvation(db: Database, workspace: string) {
+  const starving = db.prepare<Record<string, string>, { id: string }>(
+    `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
+       AND blocked_since IS NOT NULL AND blocked_since < @before
+       AND (blocked_on IS NULL OR (${NO_GATE}))
+     ORDER BY blocked_since, id LIMIT 1`,
+  );
+  // Of the longest starving few: behind thousands of others no claim may cost more.
+  const starvingForSlot = db.prepare<Record<string, string>, { id: string }>(
+    `SELECT id FROM (SELECT id, blocked_since FROM work_units
+       WHERE workspace_id = @workspace AND status = 'queued'
+         AND blocked_since IS NOT NULL AND blocked_since < @before
+         AND (blocked_on IS NULL OR (blocked_on LIKE 'slot %' AND ${NO_GATE}))
+       ORDER BY blocked_since, id LIMIT 100) AS starving
+     WHERE EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
+         AND form = 'slot' AND resource_type = @type AND resource_key = @key)
+       AND EXISTS (SELECT 1 FROM work_unit_needs WHERE work_unit_id = starving.id
+         AND form || ' ' || resource_type || ' ' || resource_key
+           IN (SELECT value FROM json_each(@scarce)))
+     ORDER BY blocked_since, id LIMIT 1`,
+  );
+  const isWaitedFor = db.prepare<Record<string, string>>(
+    `SELECT 1 FROM work_units
+     WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace LIMIT 1`,
+  );
+  const wake = db.prepare<[string, string]>(`UPDATE work_units
+    SET blocked_on = NULL, woken_by = ?
+    WHERE id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
+  return {
+    /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
+    starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
+    /** The unit that was set aside longest, before `before`, and needs this slot and a scarce one. */
+    starvingForSlot: (
+      before: string,
+      { type, key }: { type: string; key: string },
+      scarce: readonly string[],
+    ): string | null =>
+      starvingForSlot.get({ workspace, before, type, key, scarce: JSON.stringify(scarce) })?.id ??
+      null,
+    isWaitedFor: (resource: string): boolean =>
+      isWaitedFor.get({ workspace, resource }) !== undefined,
+    /** Lets this one be looked at again, because of `resource`. */
+    wake: (id: string, resource: string): void => {
+      wake.run(resource, id);
+    },
+  };
+}
 
 export function queueStatements(db: Database, workspace: string) {
   const best = db.prepare<Record<string, string>, Waiting>(
@@ -65,17 +121,12 @@ export function queueStatements(db: Database, workspace: string) {
        woken_by AS wokenBy
      FROM work_units WHERE id = ?`,
   );
-  const starving = db.prepare<Record<string, string>, { id: string }>(
-    `SELECT id FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
-       AND blocked_since IS NOT NULL AND blocked_since < @before
-       AND (blocked_on IS NULL OR blocked_on NOT LIKE '${LANE}%')
-     ORDER BY blocked_since, id LIMIT 1`,
-  );
   const counts = db.prepare<[string], { queued: number; blocked: number }>(
     `SELECT count(*) AS queued, count(blocked_on) AS blocked
      FROM work_units WHERE workspace_id = ? AND status = 'queued'`,
   );
   return {
+    ...starvation(db, workspace),
     /** The next to look at, by priority, then age; null when none is ready. */
     best: (now: string): Waiting | null => best.get({ workspace, now }) ?? null,
     /** The same by age alone: taken now and then, so that nothing waits for ever behind priorities. */
@@ -106,8 +157,6 @@ export function queueStatements(db: Database, workspace: string) {
     /** When the earliest delayed unit may start, null when none is delayed. */
     nextDue: (now: string): string | null => nextDue.get({ workspace, now })?.at ?? null,
     waitingFor: (id: string) => waiting.get(id) ?? null,
-    /** The unit that has been set aside longest, if that was before `before` and not for its lane. */
-    starving: (before: string): string | null => starving.get({ workspace, before })?.id ?? null,
     counts: (): { queued: number; blocked: number } =>
       counts.get(workspace) ?? { queued: 0, blocked: 0 },
   };

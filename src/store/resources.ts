@@ -136,7 +136,25 @@ function slots(db: Database, workspace: string) {
   };
 }
 
+function holders(db: Database, workspace: string) {
+  const ended = db.prepare<Record<string, string>, { id: string }>(`SELECT id
+    FROM work_unit_attempts WHERE status IN ('succeeded', 'failed', 'cancelled', 'lost') AND id IN (
+      SELECT attempt_id FROM resource_leases
+      WHERE workspace_id = @workspace AND released_at IS NULL
+      UNION SELECT attempt_id FROM runtime_semaphore_slots
+      WHERE workspace_id = @workspace AND status = 'active')`);
+  return {
+    /** Ended attempts that still hold something: a store that was restored or edited. */
+    endedHolders: (): string[] => ended.all({ workspace }).map(({ id }) => id),
+  };
+}
+
 /** All statements about resources of one workspace. */
 export function resourceStatements(db: Database, workspace: string) {
-  return { ...needs(db), ...leases(db, workspace), ...slots(db, workspace) };
+  return {
+    ...needs(db),
+    ...leases(db, workspace),
+    ...slots(db, workspace),
+    ...holders(db, workspace),
+  };
 }

@@ -1,77 +1,100 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
+import type { Database } from 'better-sqlite3';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
+import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
+import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
+import { type Executors, executorStatements } from './executors.ts';
+import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
 import { openDatabase, storeError } from './open.ts';
+import type { RuntimeOwner } from './owner-file.ts';
+import { type Providers, providerStatements } from './providers.ts';
 import { type Queue, queueStatements } from './queue.ts';
 import { type Resources, resourceStatements } from './resources.ts';
+import { type Retention, retentionStatements } from './retention.ts';
+import { type Spending, spendStatements } from './spend.ts';
 import type { WorkUnits } from './work-units.ts';
 import { workUnitStatements } from './work-units.ts';
-
-export interface RuntimeInstance {
-  readonly id: string;
-  readonly pid: number;
-  readonly version: string;
-  readonly startedAt: string;
-}
 
 export interface Store {
   readonly file: string;
   readonly schemaVersion: number;
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
-  readonly events: Events;
+  readonly events: Events & EventSlices;
+  readonly executors: Executors;
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
+  readonly retention: Retention;
+  readonly providers: Providers;
+  readonly spend: Spending;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
    */
   write<Result>(work: () => Result): Result;
-  recordInstance(instance: RuntimeInstance): void;
+  /** Remembers a start, and from which dead owners it took over. @throws OutliveError `internal` for an id that was used before. */
+  recordInstance(instance: RuntimeInstance, deadOwners?: readonly RuntimeOwner[]): void;
+  /** The newest takeovers, newest first. */
+  takeovers(limit: number): readonly Takeover[];
   saveReport(instanceId: string, report: unknown): void;
+  /** Copies the store while it is in use; see backup.ts. */
+  backup(target: string, options: BackupOptions): Promise<BackupReport>;
   /** A read that touches the disk's pages; used by health checks. */
   probe(): void;
   close(): void;
 }
 
 /** Opens the store of a workspace. @throws OutliveError, see openDatabase. */
-export function openStore(directory: string, workspace: string, at: string): Store {
-  const { db, file, schemaVersion } = openDatabase(directory, at);
-  const instance = db.prepare<RuntimeInstance>(
-    `INSERT INTO runtime_instances (id, pid, version, started_at) VALUES (@id, @pid, @version, @startedAt)`,
-  );
+export function openStore(directory: string, workspace: string, at: string, mayMake = true): Store {
+  const { db, file, schemaVersion } = openDatabase(directory, at, mayMake);
+  const instances = instanceStatements(db);
   const report = db.prepare<[string, string]>(
     'UPDATE runtime_instances SET report_json = ? WHERE id = ?',
   );
+  inOurWords(file, () => nameOwner(db, workspace));
   const probe = db.prepare('SELECT count(*) FROM migrations');
   return {
     file,
     schemaVersion,
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
-    events: speaking(eventStatements(db), file),
+    events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
+    executors: speaking(executorStatements(db), file),
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    retention: speaking(retentionStatements(db, workspace), file),
+    providers: speaking(providerStatements(db, workspace), file),
+    spend: speaking(spendStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
-    recordInstance: (row) => {
-      inOurWords(file, () => instance.run(row));
+    recordInstance: (row, deadOwners = []) => {
+      inOurWords(file, () => instances.record(row, deadOwners));
     },
+    takeovers: (limit) => inOurWords(file, () => instances.takeovers(limit)),
     saveReport: (instanceId, value) => {
       inOurWords(file, () => report.run(JSON.stringify(value), instanceId));
     },
     probe: () => {
       inOurWords(file, () => probe.get());
     },
+    backup: (target, options) => backupTo(db, target, options),
     close: () => db.close(),
   };
+}
+
+/** Whose store it is, for a restore to check. Written once; later opens only read. */
+function nameOwner(db: Database, workspace: string): void {
+  const owner = db.prepare('SELECT workspace_id FROM store_state').pluck().get();
+  if (owner !== null) return;
+  db.prepare('UPDATE store_state SET workspace_id = ? WHERE workspace_id IS NULL').run(workspace);
 }
 
 /** Runs `work`; what SQLite throws becomes the error of the table, anything else passes. */

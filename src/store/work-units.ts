@@ -1,14 +1,19 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import { providerRetrySchema } from '../domain/provider-retry.ts';
+import type { ResumeNote } from '../domain/resume.ts';
+import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
+import { spendCeilingSchema } from '../domain/spend.ts';
+import type { Maker, WorkUnitStatus } from '../domain/work-unit.ts';
 import {
-  ACTORS,
+  MAKERS,
   RUNNERS,
   timeoutPolicySchema,
   WORK_UNIT_KINDS,
   WORK_UNIT_STATUSES,
 } from '../domain/work-unit.ts';
+import { statementCache } from './statement-cache.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
   z
@@ -21,6 +26,9 @@ export const storedRequestSchema = z.looseObject({
   runnerId: z.enum(RUNNERS),
   prompt: z.string().optional(),
   argv: z.array(z.string()).optional(),
+  onLost: z.enum(LOST_POLICIES).optional(),
+  providerRetry: providerRetrySchema.partial().optional(),
+  spendCeiling: spendCeilingSchema.optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 
@@ -43,12 +51,13 @@ const rowSchema = z.object({
   attemptCount: z.int(),
   activeAttemptId: z.string().nullable(),
   createdByClientId: z.string().nullable(),
-  createdByActor: z.enum(ACTORS),
+  createdByActor: z.enum(MAKERS),
   request: json(storedRequestSchema),
   timeoutPolicy: json(timeoutPolicySchema),
   cwd: z.string(),
   model: z.string().nullable(),
   neverStartedCount: z.int(),
+  neverStartedAt: z.string().nullable(),
   lastSeq: z.int(),
   createdAt: z.string(),
   updatedAt: z.string(),
@@ -58,8 +67,14 @@ const rowSchema = z.object({
   lastHeartbeatAt: z.string().nullable(),
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** What the next attempt is told of the one that was lost. */
+  resume: json(resumeNoteSchema).nullable(),
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
+
+/** As lists have it: without the request, which holds the prompt and may have megabytes. */
+const listedSchema = rowSchema.omit({ request: true });
+export type ListedWorkUnit = z.output<typeof listedSchema>;
 
 const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ownerType,
   owner_id AS ownerId, channel_id AS channelId, task_id AS taskId, teammate_id AS teammateId,
@@ -67,10 +82,12 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   status, priority, attempt_count AS attemptCount, active_attempt_id AS activeAttemptId,
   created_by_client_id AS createdByClientId, created_by_actor AS createdByActor,
   request_json AS request, timeout_policy_json AS timeoutPolicy, cwd, model,
-  never_started_count AS neverStartedCount, last_seq AS lastSeq, created_at AS createdAt,
+  never_started_count AS neverStartedCount, never_started_at AS neverStartedAt, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  error_code AS errorCode, error_message AS errorMessage`;
+  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume`;
+
+const LISTED_COLUMNS = COLUMNS.replace('request_json AS request, ', '');
 
 /** What a new row needs; the rest has defaults or comes later. */
 export interface NewWorkUnit {
@@ -84,7 +101,7 @@ export interface NewWorkUnit {
   readonly idempotencyKey: string;
   readonly priority: number;
   readonly createdByClientId: string | null;
-  readonly createdByActor: string;
+  readonly createdByActor: Maker;
   readonly requestJson: string;
   readonly timeoutPolicyJson: string;
   readonly cwd: string;
@@ -111,20 +128,24 @@ export interface WorkUnitPatch {
   readonly activeAttemptId?: string | null;
   readonly attemptCount?: number;
   readonly neverStartedCount?: number;
+  readonly neverStartedAt?: string;
   readonly startedAt?: string;
   readonly endedAt?: string | null;
   readonly errorCode?: string | null;
   readonly errorMessage?: string | null;
+  readonly resume?: ResumeNote | null;
 }
 
 const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
   activeAttemptId: 'active_attempt_id',
   attemptCount: 'attempt_count',
   neverStartedCount: 'never_started_count',
+  neverStartedAt: 'never_started_at',
   startedAt: 'started_at',
   endedAt: 'ended_at',
   errorCode: 'error_code',
   errorMessage: 'error_message',
+  resume: 'resume_json',
 };
 
 export interface ListFilter {
@@ -139,6 +160,9 @@ export type WorkUnits = ReturnType<typeof workUnitStatements>;
 
 function reads(db: Database, workspace: string) {
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units WHERE id = ?`);
+  const statusOf = db.prepare<[string], { status: WorkUnitStatus }>(
+    'SELECT status FROM work_units WHERE id = ?',
+  );
   const byHandle = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND handle = ?
     ORDER BY status IN ('succeeded', 'failed', 'cancelled'), created_at DESC, id DESC LIMIT 1`);
@@ -147,13 +171,15 @@ function reads(db: Database, workspace: string) {
       AND owner_id = @ownerId AND idempotency_key = @idempotencyKey`);
   const nextQueued = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status = 'queued' ORDER BY priority DESC, created_at, rowid LIMIT 1`);
-  const active = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_units
+  const active = db.prepare<[string]>(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = ? AND status IN
       ('claimed', 'running', 'waiting_for_approval', 'cancelling', 'stale') ORDER BY id`);
   const bySubject = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND external_subject = ?
       AND status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY created_at, id`);
-  const list = db.prepare<Record<string, string | number | null>>(`SELECT ${COLUMNS} FROM work_units
+  const list = db.prepare<
+    Record<string, string | number | null>
+  >(`SELECT ${LISTED_COLUMNS} FROM work_units
     WHERE workspace_id = @workspace
       AND (@beforeId IS NULL OR id < @beforeId)
       AND (@status IS NULL OR status = @status)
@@ -162,9 +188,12 @@ function reads(db: Database, workspace: string) {
   const one = (row: unknown): WorkUnitRow | null =>
     row === undefined ? null : rowSchema.parse(row);
   const many = (rows: readonly unknown[]): WorkUnitRow[] => rows.map((row) => rowSchema.parse(row));
+  const listed = (rows: readonly unknown[]): ListedWorkUnit[] =>
+    rows.map((row) => listedSchema.parse(row));
 
   return {
     get: (id: string): WorkUnitRow | null => one(byId.get(id)),
+    statusOf: (id: string): WorkUnitStatus | null => statusOf.get(id)?.status ?? null,
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
@@ -173,15 +202,15 @@ function reads(db: Database, workspace: string) {
     /** Live work about an external subject, oldest first. */
     listBySubject: (subject: string): WorkUnitRow[] => many(bySubject.all(workspace, subject)),
     /** All that is neither queued nor ended, oldest first. */
-    listActive: (): WorkUnitRow[] => many(active.all(workspace)),
-    list: ({ activeOnly, ...filter }: ListFilter): WorkUnitRow[] =>
-      many(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
+    listActive: (): ListedWorkUnit[] => listed(active.all(workspace)),
+    list: ({ activeOnly, ...filter }: ListFilter): ListedWorkUnit[] =>
+      listed(list.all({ workspace, activeOnly: activeOnly ? 1 : 0, ...filter })),
   };
 }
 
 /** Compare-and-set: only the row that is still in `from` under `activeAttemptId`. */
 function move(
-  db: Database,
+  prepared: ReturnType<typeof statementCache>,
   expected: Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>,
   to: WorkUnitStatus,
   patch: WorkUnitPatch,
@@ -191,21 +220,44 @@ function move(
     (key) => patch[key] !== undefined,
   );
   const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
-  const result = db
-    .prepare(`UPDATE work_units SET status = @to, updated_at = @at${sets}
-      WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`)
-    .run({
-      ...patch,
-      to,
-      at,
-      id: expected.id,
-      from: expected.status,
-      expectedAttempt: expected.activeAttemptId,
-    });
+  const result = prepared(`UPDATE work_units SET status = @to, updated_at = @at${sets}
+    WHERE id = @id AND status = @from AND active_attempt_id IS @expectedAttempt`).run({
+    ...bound(patch),
+    to,
+    at,
+    id: expected.id,
+    from: expected.status,
+    expectedAttempt: expected.activeAttemptId,
+  });
   return result.changes === 1;
 }
 
+/** Sets columns that are no transition. */
+function patchRow(
+  prepared: ReturnType<typeof statementCache>,
+  id: string,
+  patch: WorkUnitPatch,
+  at: string,
+): void {
+  const keys = (Object.keys(patch) as (keyof WorkUnitPatch)[]).filter(
+    (key) => patch[key] !== undefined,
+  );
+  const sets = keys.map((key) => `, ${PATCH_COLUMNS[key]} = @${key}`).join('');
+  prepared(`UPDATE work_units SET updated_at = @at${sets} WHERE id = @id`).run({
+    ...bound(patch),
+    at,
+    id,
+  });
+}
+
+/** Structured columns are stored as JSON. */
+const bound = ({ resume, ...plain }: WorkUnitPatch): Record<string, string | number | null> => ({
+  ...plain,
+  ...(resume === undefined ? {} : { resume: resume && JSON.stringify(resume) }),
+});
+
 function writes(db: Database) {
+  const prepared = statementCache(db);
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
     (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
      priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
@@ -231,7 +283,9 @@ function writes(db: Database) {
       to: WorkUnitStatus,
       patch: WorkUnitPatch,
       at: string,
-    ): boolean => move(db, expected, to, patch, at),
+    ): boolean => move(prepared, expected, to, patch, at),
+    patch: (id: string, patch: WorkUnitPatch, at: string): void =>
+      patchRow(prepared, id, patch, at),
     touchEvent: (id: string, at: string): void => {
       touchEvent.run(at, id);
     },

@@ -9,6 +9,9 @@ import {
 } from '../domain/resources.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { closedGateOf } from './gates.ts';
+import { releaseKeptSlots, slotKeptFor, slotLimit } from './kept-slots.ts';
+import { PROVIDER, providerBlocker } from './provider-gate.ts';
 import type { EventFields, Transaction } from './writer.ts';
 
 /** A lease that nobody renewed for this long is suspect: its owner is looked at before reuse. */
@@ -26,17 +29,6 @@ export interface Blocker {
   readonly heldBy: string | null;
   /** Id of a held lease that was not renewed in time: its owner has to be looked at. */
   readonly expiredLease: string | null;
-}
-
-/** Slots there are of a counted resource; null for any number. */
-export function slotLimit(
-  context: Context,
-  { type, key }: Pick<SlotNeed, 'type' | 'key'>,
-): number | null {
-  if (type === 'channel_parallel') {
-    return context.store.channels.get(key)?.maxConcurrentRuns ?? 1;
-  }
-  return context.settings.limits[type][key] ?? null;
 }
 
 function leaseBlocker(context: Context, need: LeaseNeed): Blocker | null {
@@ -67,17 +59,21 @@ function channelBlocker(context: Context, need: Need): Blocker | null {
   };
 }
 
-function slotBlocker(context: Context, need: SlotNeed): Blocker | null {
+/** `forUnit` is who would take it; null for nobody in particular. */
+function slotBlocker(context: Context, need: SlotNeed, forUnit: string | null): Blocker | null {
   const limit = slotLimit(context, need);
   if (limit === null) return null;
   const used = context.store.resources.countSlots(need);
-  if (used < limit) return null;
-  return {
-    waitFor: resourceName(need),
-    reason: `all ${limit} slots of ${need.type} ${need.key} are taken`,
-    heldBy: null,
-    expiredLease: null,
-  };
+  const waitFor = resourceName(need);
+  if (used >= limit) {
+    const reason = `all ${limit} slots of ${need.type} ${need.key} are taken`;
+    return { waitFor, reason, heldBy: null, expiredLease: null };
+  }
+  const keptFor = used === limit - 1 ? slotKeptFor(context, need) : null;
+  if (keptFor === null || keptFor === forUnit) return null;
+  const handle = context.store.workUnits.get(keptFor)?.handle ?? keptFor;
+  const reason = `the last slot of ${need.type} ${need.key} is kept free for ${handle}, which has waited long for it and another`;
+  return { waitFor, reason, heldBy: keptFor, expiredLease: null };
 }
 
 /** Leases of the unit that starves are kept for it: whoever came later waits for it to start. */
@@ -110,9 +106,11 @@ export function findBlocker(
     const blocker = channelBlocker(context, need);
     if (blocker) return blocker;
   }
+  const gate = closedGateOf(context, workUnitId, needs);
+  if (gate) return { ...gate, heldBy: null, expiredLease: null };
   for (const need of needs) {
     const blocker =
-      need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need);
+      need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need, workUnitId);
     if (blocker) return blocker;
   }
   return reservation(context, workUnitId, needs);
@@ -120,11 +118,14 @@ export function findBlocker(
 
 /** True when nobody could take `resource` now: then those who wait for it need not be looked at. */
 function isTaken(context: Context, resource: string): boolean {
+  if (resource.startsWith(PROVIDER)) {
+    return providerBlocker(context, resource.slice(PROVIDER.length)) !== null;
+  }
   const [form, type, ...rest] = resource.split(' ');
   const key = rest.join(' ');
   if (form === 'slot') {
     const need = { form, type, key } as SlotNeed;
-    return (channelBlocker(context, need) ?? slotBlocker(context, need)) !== null;
+    return (channelBlocker(context, need) ?? slotBlocker(context, need, null)) !== null;
   }
   if (form === 'lease') {
     const near = context.store.resources.leasesNear({ type, key } as LeaseNeed);
@@ -138,9 +139,17 @@ export function passOn(context: Context, wokenBy: string | null): void {
   if (wokenBy !== null && !isTaken(context, wokenBy)) context.store.queue.wakeNext(wokenBy);
 }
 
-/** The unit that leases were kept free for has them, or wants them no more. */
+/** The unit that something was kept free for has it, or wants it no more. */
 export function dropReservation(context: Context, workUnitId: string): void {
+  if (hasStarved(context, workUnitId)) releaseKeptSlots(context, workUnitId);
   context.store.queue.wakeEvery(`reserved ${workUnitId}`);
+}
+
+/** True when it has been set aside for long enough that something may be kept free for it. */
+export function hasStarved(context: Context, workUnitId: string): boolean {
+  const since = context.store.queue.waitingFor(workUnitId)?.blockedSince ?? null;
+  const { entropy, settings } = context;
+  return since !== null && Date.parse(since) < entropy.now() - settings.starvingMs;
 }
 
 /** Takes all needs for an attempt. The caller has found no blocker in this transaction. */

@@ -8,6 +8,8 @@ import type { TimeoutPolicy } from '../domain/work-unit.ts';
 import type { EventFields } from './writer.ts';
 
 const UNSURE_RETRY_MS = 5_000;
+/** A wrapper says hello as soon as it is connected to. One that has not by then is asked for. */
+const GREETING_MS = 30_000;
 
 export interface ClockOptions {
   readonly policy: TimeoutPolicy;
@@ -15,6 +17,10 @@ export interface ClockOptions {
   readonly now: () => number;
   /** Reads the spool to its end and asks the wrapper for a sign of life, before anything is believed. */
   readonly makeSure: () => Promise<void>;
+  /** False while there are lines that cannot be read: they may hold the progress that is missed. */
+  readonly ingestCurrent?: () => boolean;
+  /** False when nobody listens on its control socket: it cannot be heard at all. */
+  readonly reachable: () => boolean;
   readonly onExpired: (code: SilenceCode, silentMs: number) => void;
   readonly onProblem: (error: unknown) => void;
 }
@@ -22,7 +28,9 @@ export interface ClockOptions {
 export class AttemptClocks {
   readonly #options: ClockOptions;
   readonly #openTools = new Map<string, number>();
+  readonly #startedAt: number;
   #heardAt: number | null = null;
+  #deaf = false;
   #spoolGrewAt: number;
   #progressAt: number;
   #frozen = false;
@@ -33,6 +41,7 @@ export class AttemptClocks {
 
   constructor(options: ClockOptions) {
     this.#options = options;
+    this.#startedAt = options.now();
     this.#spoolGrewAt = options.now();
     this.#progressAt = options.now();
   }
@@ -101,12 +110,13 @@ export class AttemptClocks {
       now: now(),
       policy,
       heardAt: this.#heardAt,
+      deaf: this.#deaf,
       spoolGrewAt: this.#spoolGrewAt,
       progressAt: this.#progressAt,
       toolSince: this.#openTools.size === 0 ? null : Math.min(...this.#openTools.values()),
       frozen: this.#frozen,
       waiting: this.#waiting,
-      ingestCurrent: true,
+      ingestCurrent: this.#options.ingestCurrent?.() ?? true,
     });
   }
 
@@ -125,6 +135,7 @@ export class AttemptClocks {
   async #due(): Promise<void> {
     if (this.#stopped || this.#makingSure) return;
     try {
+      if (this.#isUngreeted()) await this.#greet();
       if (this.#judge().kind === 'expired') await this.#makeSure();
       if (this.#stopped) return;
       const verdict = this.#judge();
@@ -140,6 +151,20 @@ export class AttemptClocks {
       this.#options.onProblem(error);
       this.#planIn(UNSURE_RETRY_MS);
     }
+  }
+
+  #isUngreeted(): boolean {
+    if (this.#heardAt !== null || this.#deaf || this.#frozen) return false;
+    return this.#options.now() - this.#startedAt >= GREETING_MS;
+  }
+
+  /** It has never been heard: asked once more, its silence counts from now on. */
+  async #greet(): Promise<void> {
+    await this.#makeSure();
+    if (!this.#isUngreeted()) return;
+    if (this.#options.reachable()) this.#heardAt = this.#options.now();
+    else this.#deaf = true;
+    this.#startOver();
   }
 
   async #makeSure(): Promise<void> {

@@ -7,6 +7,8 @@ import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context, Settings } from './context.ts';
+import { continuationOf } from './continuation.ts';
+import { spendOfUnit } from './spend-gate.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -91,6 +93,7 @@ function launchFile(
           command: settings.piCommand,
           sessionFile: paths.sessionFile,
           prompt: request.prompt ?? '',
+          continuation: continuationOf(context, workUnit, attempt),
           model: workUnit.model,
         }
       : { kind: 'command', argv: request.argv ?? [] },
@@ -103,6 +106,7 @@ function launchFile(
     },
     credentialVariables: isPi ? Object.keys(settings.keys) : [],
     timeouts: workUnit.timeoutPolicy,
+    ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
@@ -141,7 +145,7 @@ async function writeCredentials(
   }
 }
 
-/** systemd has copied them by the time the start is answered; they must not lie about. */
+/** systemd has its copy once the main process is executed; ours must not lie about. */
 export async function removeCredentials(paths: AttemptPaths): Promise<void> {
   await rm(paths.credentials, { recursive: true, force: true });
 }

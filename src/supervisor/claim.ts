@@ -2,10 +2,19 @@
 import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import { LANE, type Waiting } from '../store/queue.ts';
+import { isGate, type Waiting } from '../store/queue.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { type Blocker, dropReservation, findBlocker, passOn, takeResources } from './admission.ts';
+import {
+  type Blocker,
+  dropReservation,
+  findBlocker,
+  hasStarved,
+  passOn,
+  takeResources,
+} from './admission.ts';
 import type { Context } from './context.ts';
+import { memoryGate } from './gates.ts';
+import { noteStart } from './provider-gate.ts';
 import type { Transaction } from './writer.ts';
 
 export interface Claim {
@@ -35,7 +44,7 @@ export function makeAttempt(
   const { store, entropy, executor, workspace, runtimeInstanceId } = context;
   const id = uuidv7(entropy);
   const attemptNumber = queued.attemptCount + 1;
-  const { handle, runnerId } = queued;
+  const { handle, runnerId, providerPresetId } = queued;
   const unit = unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) });
   store.attempts.insert({
     id,
@@ -43,9 +52,11 @@ export function makeAttempt(
     attemptNumber,
     runtimeInstanceId,
     runnerId,
+    providerPresetId,
     unit,
     nonce: newNonce(entropy),
     executor: executor.kind,
+    resumesAttemptId: queued.resume?.attemptId ?? null,
     at: transaction.at,
   });
   const workUnit = transaction.moveWorkUnit(queued, 'claim', {
@@ -64,8 +75,11 @@ export function makeAttempt(
     { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
   ]);
   takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
-  store.queue.clear(workUnit.id);
+  if (runnerId === 'pi' && providerPresetId !== null) {
+    noteStart(context, transaction, providerPresetId, id);
+  }
   dropReservation(context, workUnit.id);
+  store.queue.clear(workUnit.id);
   return { workUnit, attempt };
 }
 
@@ -77,7 +91,11 @@ function setAside(
   { waitFor, expiredLease, heldBy }: Blocker,
 ): readonly string[] {
   context.store.queue.block(candidate.id, waitFor, transaction.at);
-  if (waitFor.startsWith(LANE)) dropReservation(context, candidate.id);
+  // Slots are kept only for who waits for one.
+  const keepsNothing = isGate(waitFor) || !waitFor.startsWith('slot ');
+  if (keepsNothing && hasStarved(context, candidate.id)) dropReservation(context, candidate.id);
+  // What is kept for another is of use only when that one is looked at.
+  if (heldBy !== null && waitFor.startsWith('slot ')) context.store.queue.wake(heldBy, waitFor);
   if (expiredLease === null || heldBy === null) return [];
   // A live owner is never robbed, however late: it is looked at, and renews or ends.
   context.store.resources.suspectLease(expiredLease);
@@ -95,7 +113,7 @@ export function createClaimer(context: Context): () => ClaimResult {
     let more = false;
     const claim = context.writer.commit((transaction): Claim | null => {
       const { queue, resources, channels } = context.store;
-      if (channels.admission() !== 'open') return null;
+      if (channels.admission() !== 'open' || memoryGate(context)) return null;
       const byAge = claims % OLDEST_EVERY === OLDEST_EVERY - 1;
       for (let looked = 0; looked < LOOK_AT; looked++) {
         const candidate = byAge ? queue.oldest(transaction.at) : queue.best(transaction.at);

@@ -11,10 +11,10 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
+import { type LossEvidence, settleLoss } from './lost.ts';
+import { heedProvider } from './provider-backoff.ts';
+import { requeue } from './start-backoff.ts';
 import type { Transaction } from './writer.ts';
-
-/** After so many starts in a row that ran nothing, the work fails instead of trying for ever. */
-export const NEVER_STARTED_LIMIT = 5;
 
 interface End {
   readonly attempt: AttemptEvent;
@@ -63,7 +63,10 @@ function endOf(outcome: Outcome): End {
         attempt: 'lost',
         workUnit: 'never_started',
         code: 'never_started',
-        message: describeOutcome('never_started'),
+        message: [
+          describeOutcome('never_started'),
+          ...(outcome.reason ? [outcome.reason] : []),
+        ].join(': '),
         actor: 'system',
       };
   }
@@ -75,87 +78,39 @@ function workUnitEvent(workUnit: WorkUnitRow, end: End): WorkUnitEvent {
   return end.workUnit === 'runner_cancelled' ? 'reconcile_cancelled' : 'reconcile_failed';
 }
 
-/** Lost work has no resumer yet: it fails visibly, and is never called a cancellation. */
-function failLost(
-  transaction: Transaction,
-  workUnit: WorkUnitRow,
-  attemptId: string,
-  cause: string,
-): void {
-  if (workUnit.status !== 'stale') return;
-  const code = 'runtime_interrupted_no_checkpoint';
-  const message = `${describeOutcome(code)} (${cause})`;
-  transaction.moveWorkUnit(workUnit, 'reconcile_failed', {
-    actor: 'system',
-    attemptId,
-    data: { errorCode: code, errorMessage: message, cause },
-    patch: {
-      errorCode: code,
-      errorMessage: message,
-      endedAt: transaction.at,
-      activeAttemptId: null,
-    },
-  });
-}
-
-function requeue(transaction: Transaction, workUnit: WorkUnitRow, attemptId: string): void {
-  const neverStartedCount = workUnit.neverStartedCount + 1;
-  if (workUnit.status === 'claimed' && neverStartedCount >= NEVER_STARTED_LIMIT) {
-    const message = `${describeOutcome('launch_failed')}: ${neverStartedCount} starts in a row ran nothing`;
-    transaction.moveWorkUnit(workUnit, 'launch_failed', {
+/** What came too late, or from an attempt that was replaced: kept, and it decides nothing. */
+function keepStale(transaction: Transaction, attempt: AttemptRow, outcome: Outcome): void {
+  transaction.append(attempt.workUnitId, [
+    {
+      type: 'diagnostic.stale_event',
       actor: 'system',
-      attemptId,
-      data: { errorCode: 'launch_failed', errorMessage: message },
-      patch: {
-        errorCode: 'launch_failed',
-        errorMessage: message,
-        endedAt: transaction.at,
-        activeAttemptId: null,
-        neverStartedCount,
-      },
-    });
-    return;
-  }
-  const cancelled = workUnit.status === 'cancelling';
-  transaction.moveWorkUnit(workUnit, 'never_started', {
-    actor: 'system',
-    attemptId,
-    data: { reason: 'never_started' },
-    patch: {
-      neverStartedCount,
-      activeAttemptId: null,
-      ...(cancelled
-        ? {
-            endedAt: transaction.at,
-            errorCode: 'cancelled_by_request',
-            errorMessage: describeOutcome('cancelled_by_request'),
-          }
-        : {}),
+      attemptId: attempt.id,
+      data: { outcome },
     },
-  });
+  ]);
 }
 
-function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Verdict): void {
+function endWorkUnit(
+  context: Context,
+  transaction: Transaction,
+  attempt: AttemptRow,
+  verdict: Verdict,
+  loss: LossEvidence | null,
+): void {
   const workUnit = transaction.workUnit(attempt.workUnitId);
-  const end = endOf(verdict.outcome);
+  const { outcome } = verdict;
   if (workUnit.activeAttemptId !== attempt.id) {
-    // A replaced attempt: what it says is kept, and decides nothing.
-    transaction.append(workUnit.id, [
-      {
-        type: 'diagnostic.stale_event',
-        actor: 'system',
-        attemptId: attempt.id,
-        data: { outcome: verdict.outcome },
-      },
-    ]);
+    keepStale(transaction, attempt, outcome);
     return;
   }
-  if (end.workUnit === 'never_started' && workUnit.status !== 'stale') {
-    requeue(transaction, workUnit, attempt.id);
+  if (outcome.kind === 'never_started' && workUnit.status !== 'stale') {
+    requeue(context, transaction, workUnit, attempt.id, outcome);
     return;
   }
-  const lost = end.workUnit === 'runner_lost';
-  const moved = transaction.moveWorkUnit(workUnit, workUnitEvent(workUnit, end), {
+  const end = endOf(outcome);
+  const event = workUnitEvent(workUnit, end);
+  const lost = event === 'runner_lost';
+  const moved = transaction.moveWorkUnit(workUnit, event, {
     actor: end.actor,
     attemptId: attempt.id,
     data: { errorCode: end.code, errorMessage: end.message, rule: verdict.rule },
@@ -163,10 +118,12 @@ function endWorkUnit(transaction: Transaction, attempt: AttemptRow, verdict: Ver
       errorCode: end.code,
       errorMessage: end.message,
       neverStartedCount: 0,
-      ...(lost ? {} : { endedAt: transaction.at, activeAttemptId: null }),
+      ...(lost ? {} : { endedAt: transaction.at, activeAttemptId: null, resume: null }),
     },
   });
-  if (lost) failLost(transaction, moved, attempt.id, end.code ?? 'no_evidence');
+  if (verdict.outcome.kind === 'lost' && loss) {
+    settleLoss(context, transaction, moved, attempt, verdict.outcome.code, loss);
+  }
 }
 
 function endAttempt(
@@ -213,20 +170,51 @@ function endAttempt(
   ]);
 }
 
+/** Work that somebody ends is not called a success any more, whatever its runner says. */
+function tooLate(workUnit: WorkUnitRow, attempt: AttemptRow): boolean {
+  if (workUnit.activeAttemptId !== attempt.id) return false;
+  return workUnit.status === 'cancelling' || workUnit.status === 'stale';
+}
+
+const CANCELLED: Outcome = {
+  kind: 'cancelled',
+  code: 'cancelled_by_request',
+  actor: 'system',
+  message: describeOutcome('cancelled_by_request'),
+};
+
+function decide(transaction: Transaction, attempt: AttemptRow, { evidence }: Gathered): Verdict {
+  const verdict = classify({ ...evidence, intent: attempt.intent });
+  const late = tooLate(transaction.workUnit(attempt.workUnitId), attempt);
+  const said = classify({ ...evidence, intent: null });
+  if (late && said.outcome.kind === 'succeeded') keepStale(transaction, attempt, said.outcome);
+  return late && verdict.outcome.kind === 'succeeded'
+    ? { ...verdict, outcome: CANCELLED }
+    : verdict;
+}
+
 /**
  * Decides and commits the outcome. The intent is read again inside the transaction, so
  * a cancellation that was stored a moment ago still counts. Repeatable: an attempt that
  * has ended stays as it is.
- * @returns the verdict, null when the attempt had ended before.
+ * @returns the verdict; null when the attempt had ended before; `again` when the evidence
+ *   has to be gathered anew.
  */
-export function conclude(context: Context, attemptId: string, gathered: Gathered): Verdict | null {
+export function conclude(
+  context: Context,
+  attemptId: string,
+  gathered: Gathered,
+): Verdict | null | 'again' {
   context.fault('evidence_read');
-  const verdict = context.writer.commit((transaction): Verdict | null => {
+  const verdict = context.writer.commit((transaction): Verdict | null | 'again' => {
     const attempt = transaction.attempt(attemptId);
     if (TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return null;
-    const decided = classify({ ...gathered.evidence, intent: attempt.intent });
+    const decided = decide(transaction, attempt, gathered);
+    // Decided otherwise a moment ago (a suspension was asked for): what a loss needs is not read yet.
+    if (decided.outcome.kind === 'lost' && gathered.loss === null) return 'again';
     endAttempt(context, transaction, attempt, decided, gathered);
-    endWorkUnit(transaction, attempt, decided);
+    const ending = heedProvider(context, transaction, attempt, decided);
+    if (ending) endWorkUnit(context, transaction, attempt, ending, gathered.loss);
     return decided;
   });
   context.fault('concluded');

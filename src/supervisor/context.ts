@@ -5,6 +5,7 @@ import type { Executor } from '../executor/port.ts';
 import type { Store } from '../store/store.ts';
 import type { Faults } from './faults.ts';
 import type { Hub } from './hub.ts';
+import type { Policies } from './policies.ts';
 import type { Writer } from './writer.ts';
 
 export interface Settings {
@@ -30,6 +31,7 @@ export interface Settings {
   >;
   /** Set aside for longer than this, a queued unit's leases are kept free for it, milliseconds. */
   readonly starvingMs: number;
+  readonly policies: Policies;
   readonly home: string;
 }
 

@@ -5,8 +5,9 @@
 
 import type { Socket } from 'node:net';
 import { createConnection } from 'node:net';
-import type { ControlFromWrapper, ControlToWrapper, LiveState } from '../domain/attempt-files.ts';
+import type { ControlToWrapper, LiveState } from '../domain/attempt-files.ts';
 import { CONTROL_VERSION } from '../domain/attempt-files.ts';
+import { type ControlMessage, parseControl } from './control-messages.ts';
 
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
@@ -14,26 +15,19 @@ const RETRY_MAX_MS = 5_000;
 const LINE_MAX = 64 * 1024;
 
 export interface ControlHandlers {
-  onHeartbeat(message: Extract<ControlFromWrapper, { type: 'heartbeat' }>): void;
+  onHeartbeat(message: Extract<ControlMessage, { type: 'heartbeat' }>): void;
   onProblem(reason: string): void;
 }
 
 export interface ControlLink {
   readonly live: LiveState | null;
+  /** Somebody has the socket open, though perhaps says nothing. */
+  readonly connected: boolean;
   /** Asks the wrapper to end its runner; false when it cannot be told right now. */
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean;
   /** True when the wrapper answers within `ms`. */
   ping(id: string, ms: number): Promise<boolean>;
   close(): void;
-}
-
-function parseMessage(text: string): ControlFromWrapper | null {
-  try {
-    const value = JSON.parse(text) as ControlFromWrapper;
-    return value.v === CONTROL_VERSION && typeof value.type === 'string' ? value : null;
-  } catch {
-    return null;
-  }
 }
 
 /** See {@link openControlLink}. */
@@ -46,6 +40,8 @@ class SocketLink implements ControlLink {
   #timer: NodeJS.Timeout | null = null;
   #delay = RETRY_FIRST_MS;
   #greeted = false;
+  /** The lower of both sides' versions, once greeted. */
+  #version = CONTROL_VERSION;
   #closed = false;
   live: LiveState | null = null;
 
@@ -56,15 +52,19 @@ class SocketLink implements ControlLink {
     this.#connect();
   }
 
+  get connected(): boolean {
+    return this.#socket?.readyState === 'open';
+  }
+
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean {
-    return this.#send({ v: CONTROL_VERSION, type: 'abort', id, reason, graceMs });
+    return this.#send({ v: this.#version, type: 'abort', id, reason, graceMs });
   }
 
   async ping(id: string, ms: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.#pings.set(id, resolve);
     const late = setTimeout(() => resolve(false), ms);
-    if (!this.#send({ v: CONTROL_VERSION, type: 'ping', id })) resolve(false);
+    if (!this.#send({ v: this.#version, type: 'ping', id })) resolve(false);
     try {
       return await promise;
     } finally {
@@ -114,7 +114,7 @@ class SocketLink implements ControlLink {
   /** A handler that fails (a full disk under the store) must cost a heartbeat, not the daemon. */
   #receive(text: string): void {
     try {
-      const message = parseMessage(text);
+      const message = parseControl(text);
       if (message) this.#take(message);
       else this.#handlers.onProblem('a line that is not the control protocol');
     } catch (error) {
@@ -122,8 +122,9 @@ class SocketLink implements ControlLink {
     }
   }
 
-  #take(message: ControlFromWrapper): void {
+  #take(message: ControlMessage): void {
     if (message.type === 'hello') {
+      this.#version = Math.min(CONTROL_VERSION, message.v);
       this.#greeted = message.nonce === this.#nonce;
       if (!this.#greeted) this.#socket?.destroy(new Error('greeted with another nonce'));
       this.#delay = RETRY_FIRST_MS;

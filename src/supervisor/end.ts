@@ -149,6 +149,18 @@ export function fail(
   return endWorkUnit(context, id, code, request, { kind: 'fail', code, ...request });
 }
 
+/** {@link fail} as part of a larger transaction; the caller hints the watch afterwards. */
+export function failWithin(
+  context: Context,
+  transaction: Transaction,
+  id: string,
+  code: FailCode,
+  reason: string | null,
+): WorkUnitRow {
+  const request: EndRequest = { actor: 'system', reason };
+  return endWithin(context, transaction, id, code, request, { kind: 'fail', code, ...request });
+}
+
 /**
  * Suspends an attempt: it is stopped and ends as lost(suspended), its work unit stays
  * recoverable. The logical state does not change before the process is proved gone.

@@ -1,14 +1,21 @@
 /** Gathers what the witnesses of an attempt's end have to say. Reads only. */
+
 import { readFile } from 'node:fs/promises';
+import { classify } from '../domain/classify.ts';
+import { OutliveError } from '../domain/errors.ts';
 import type { Evidence, ExitRecord, ManagerInstance, ProcessEnd } from '../domain/evidence.ts';
-import { exitRecordSchema } from '../domain/evidence.ts';
+import { EXIT_RECORD_VERSION, exitRecordSchema, laterRecordVersion } from '../domain/evidence.ts';
 import type { HostFacts, UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import { hasHaltMarker, readClaim } from './attempt-directory.ts';
 import type { Context } from './context.ts';
+import { gatherLoss, type LossEvidence } from './lost.ts';
 
-/** The exit record of this nonce; null when there is none or it is not one. */
+/**
+ * The exit record of this nonce; null when there is none or it is not one.
+ * @throws OutliveError `version_unknown` for one of a later version: it speaks, but not to us.
+ */
 export async function readExitRecord(
   context: Context,
   file: string,
@@ -21,8 +28,22 @@ export async function readExitRecord(
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;
   }
+  let value: unknown;
   try {
-    const record = exitRecordSchema.parse(JSON.parse(text));
+    value = JSON.parse(text);
+  } catch (error) {
+    context.log.error({ file, err: error }, 'exit record is not JSON; not believed');
+    return null;
+  }
+  const later = laterRecordVersion(value);
+  if (later !== null) {
+    throw new OutliveError(
+      'version_unknown',
+      `${file} has version ${later}, this outlive reads up to ${EXIT_RECORD_VERSION}. Start the newer outlive again.`,
+    );
+  }
+  try {
+    const record = exitRecordSchema.parse(value);
     if (record.nonce === nonce) return record;
     context.log.error({ file }, 'exit record of another attempt; not believed');
   } catch (error) {
@@ -83,6 +104,8 @@ export interface Gathered {
   readonly record: ExitRecord | null;
   /** What unit and record disagree about, null when they agree or one is missing. */
   readonly disagreement: Readonly<Record<string, unknown>> | null;
+  /** What decides what becomes of a lost attempt; null when the evidence says that it is not lost. */
+  readonly loss: LossEvidence | null;
 }
 
 function disagreement(
@@ -106,8 +129,16 @@ export async function gatherEvidence(
   facts: UnitFacts | null,
   host: HostFacts,
 ): Promise<Gathered> {
-  const record = await readExitRecord(context, paths.exitRecord, attempt.nonce);
-  const fromUnit = facts ? endFromUnit(facts, record) : null;
+  const record = await readExitRecord(context, paths.exitRecord, attempt.nonce).catch(
+    (error: unknown) => {
+      // What somebody decided about it stands without any witness.
+      const isLater = error instanceof OutliveError && error.code === 'version_unknown';
+      if (isLater && attempt.intent !== null) return null;
+      throw error;
+    },
+  );
+  // A unit that never ran has no end, whatever its state.
+  const fromUnit = facts?.everRan ? endFromUnit(facts, record) : null;
   const fromRecord = record ? endFromRecord(record, attempt) : null;
   const evidence: Evidence = {
     intent: attempt.intent,
@@ -119,9 +150,13 @@ export async function gatherEvidence(
     saidToldToStop: attempt.toldToStop,
     approvalOpen: attempt.status === 'waiting_for_approval',
     claim: await readClaim(paths),
+    startProblem: attempt.startProblem,
     hardTimeoutMs:
       context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
     hostChanged: hostChanged(attempt, host),
   };
-  return { evidence, record, disagreement: disagreement(fromUnit, fromRecord) };
+  const workUnit = context.store.workUnits.get(attempt.workUnitId);
+  const lost = classify(evidence).outcome.kind === 'lost';
+  const loss = lost && workUnit ? await gatherLoss(workUnit, paths) : null;
+  return { evidence, record, disagreement: disagreement(fromUnit, fromRecord), loss };
 }

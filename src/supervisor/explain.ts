@@ -4,11 +4,14 @@ import { newNonce, uuidv7 } from '../domain/ids.ts';
 import { unitName } from '../domain/names.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import { workUnitCell } from '../domain/states.ts';
-import { type Actor, TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import { type Maker, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
+import { memoryGate } from './gates.ts';
+import { type SpendState, spendOfUnit } from './spend-gate.ts';
+import { startsInARow } from './start-backoff.ts';
 import { startRequest } from './start-request.ts';
 import { submit } from './submit.ts';
 
@@ -39,9 +42,22 @@ export interface Explained {
   readonly summary: string;
   readonly waiting: Waiting | null;
   readonly attempts: readonly AttemptReason[];
+  readonly spend: SpendState;
 }
 
 const later = (a: string, b: string): string => [a, b].sort().at(-1) ?? b;
+
+/** Why delayed work is delayed: starts that ran nothing, or its provider. */
+function delayReason({ store }: Context, workUnit: WorkUnitRow, notBefore: string): string {
+  if (workUnit.neverStartedCount > 0) {
+    return `it is backing off until ${notBefore}: ${startsInARow(workUnit.neverStartedCount)}`;
+  }
+  const when = `starts at ${notBefore} at the earliest`;
+  const { failures } = store.providers.failing(workUnit.id);
+  if (failures === 0) return `it is delayed and ${when}`;
+  const last = store.attempts.listByWorkUnit(workUnit.id).at(-1);
+  return `its provider failed it ${failures}× (${last?.errorCode ?? 'unknown'}), it ${when}`;
+}
 
 /** What stands between queued work and its start, found afresh; null for work that is not queued. */
 export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | null {
@@ -59,7 +75,7 @@ export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | nu
   const now = new Date(entropy.now()).toISOString();
   const row = queue.waitingFor(workUnit.id);
   if (row?.notBefore && row.notBefore > now) {
-    const reason = `it is delayed and starts at ${row.notBefore} at the earliest`;
+    const reason = delayReason(context, workUnit, row.notBefore);
     return { ...nothing, why: 'delayed', reason, since: queuedAt, nextStartAt: row.notBefore };
   }
   const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
@@ -73,6 +89,11 @@ export function waitingOf(context: Context, workUnit: WorkUnitRow): Waiting | nu
         blocker.heldBy === null ? null : (workUnits.get(blocker.heldBy)?.handle ?? blocker.heldBy),
       nextStartAt: null,
     };
+  }
+  const memory = memoryGate(context);
+  if (memory) {
+    const { waitFor: resource, reason } = memory;
+    return { ...nothing, why: 'blocked', reason, since: queuedAt, resource };
   }
   const ahead = diagnostics.aheadOf(workUnit.id, now);
   const reason = ahead === 0 ? NEXT : `${ahead} queued before it`;
@@ -99,6 +120,7 @@ function flatten(prefix: string, facts: unknown): NamedValue[] {
 function knownNow(attempt: AttemptRow): NamedValue[] {
   return flatten('', {
     intent: attempt.intent,
+    startProblem: attempt.startProblem,
     opened: attempt.opened !== null,
     saidDeadline: attempt.saidDeadline,
     toldToStop: attempt.toldToStop,
@@ -139,6 +161,7 @@ export function explain(context: Context, workUnit: WorkUnitRow): Explained {
     workUnit,
     waiting,
     attempts,
+    spend: spendOfUnit(context, workUnit),
     summary: summaryOf(workUnit, waiting, attempts.at(-1) ?? null),
   };
 }
@@ -190,7 +213,7 @@ function imagined(context: Context, workUnit: WorkUnitRow) {
 export function preview(
   context: Context,
   input: StartWorkUnit,
-  options: { idempotencyKey?: string | undefined; actor: Actor },
+  options: { idempotencyKey?: string | undefined; actor: Maker },
 ): Preview {
   const { store, executor, writer } = context;
   const { externalSubject } = input;

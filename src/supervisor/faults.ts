@@ -21,6 +21,16 @@ export const FAULT_POINTS = [
   'concluded',
   /** A cancellation is committed; the unit was not told. */
   'cancel_intended',
+  /** Suspensions are committed; no unit was told. */
+  'suspended',
+  /** A compaction is stored and the floors are raised; nothing is gone yet. */
+  'gc_marked',
+  /** The files are set aside; every row is still there. */
+  'gc_moved',
+  /** Some of the events are gone. */
+  'gc_events_dropped',
+  /** The rows are gone; the files that were set aside are still there. */
+  'gc_finished',
 ] as const;
 export type FaultPoint = (typeof FAULT_POINTS)[number];
 

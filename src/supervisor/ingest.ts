@@ -2,19 +2,22 @@
  * Moves spool lines into the store, each exactly once: the events and the offset they
  * were read from change in one transaction, so it does not matter when we die.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
-import { lastWordSchema, openedSchema } from '../domain/spool.ts';
-import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
+import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
+import type { AttemptPatch, SpoolPosition } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { commitSoon } from './gather.ts';
+import { countSpend } from './spend-count.ts';
 import type { ParsedLine, SpoolChunk } from './spool-reader.ts';
 import { readSpool } from './spool-reader.ts';
-import type { EventFields } from './writer.ts';
+import type { EventFields, Transaction } from './writer.ts';
 
 type Mutable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** What a line means for the attempt's row, beside becoming an event. */
 function learn(patch: Mutable<AttemptPatch>, parsed: ParsedLine, lastWordSeen: boolean): void {
-  if (parsed.kind === 'corrupt') return;
+  if (parsed.kind !== 'line') return;
   const { type, data, ts } = parsed.line;
   if (PROGRESS_EVENT_TYPES.has(type)) patch.lastEventAt = ts;
   if (type === 'attempt.opened') {
@@ -34,6 +37,16 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
     const { type, ts, data } = parsed.line;
     return { type, ts, data, actor: 'runner', attemptId };
   }
+  if (parsed.kind === 'unknown_type') {
+    const { type, ts, data } = parsed.line;
+    return {
+      type: 'diagnostic.spool_event_unknown',
+      ts,
+      actor: 'runner',
+      attemptId,
+      data: { type, data },
+    };
+  }
   const { offset, bytes, reason } = parsed;
   return {
     type: 'diagnostic.spool_line_corrupt',
@@ -43,30 +56,37 @@ function eventOf(parsed: ParsedLine, attemptId: string): EventFields {
   };
 }
 
-/** Commits one chunk; false when somebody else moved the offset first (then nothing was written). */
-function commitChunk(context: Context, seen: AttemptRow, chunk: SpoolChunk): boolean {
-  return context.writer.commit((transaction) => {
-    const attempt = transaction.attempt(seen.id);
-    if (attempt.spoolOffset !== seen.spoolOffset) return false;
+/**
+ * What commits one chunk; false when somebody else moved the offset first (then nothing
+ * was written). To be run in a transaction.
+ */
+function chunkOf(
+  context: Context,
+  seen: SpoolPosition,
+  chunk: SpoolChunk,
+  events: readonly EventFields[],
+  isLive: boolean,
+): (transaction: Transaction) => boolean {
+  const { attempts, workUnits } = context.store;
+  return (transaction) => {
+    const attempt = attempts.spoolPosition(seen.id);
+    if (attempt?.spoolOffset !== seen.spoolOffset) return false;
     const patch: Mutable<AttemptPatch> = {
       spoolOffset: chunk.nextOffset,
       spoolLines: attempt.spoolLines + chunk.lines.length,
     };
     for (const line of chunk.lines) {
-      learn(patch, line, attempt.lastWord !== null || patch.lastWord !== undefined);
+      learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
-    transaction.append(
-      attempt.workUnitId,
-      chunk.lines.map((line) => eventOf(line, attempt.id)),
-    );
-    context.store.attempts.patch(attempt.id, patch);
-    if (patch.lastEventAt)
-      context.store.workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
+    transaction.append(attempt.workUnitId, events);
+    attempts.patch(attempt.id, patch);
+    countSpend(context, transaction, attempt, chunk.lines, isLive);
+    if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
-  });
+  };
 }
 
-function reportTruncation(context: Context, attempt: AttemptRow, size: number): void {
+function reportTruncation(context: Context, attempt: SpoolPosition, size: number): void {
   context.log.error(
     { attempt: attempt.id, size, offset: attempt.spoolOffset },
     'spool is shorter than what was read of it',
@@ -78,6 +98,30 @@ function reportTruncation(context: Context, attempt: AttemptRow, size: number): 
         actor: 'system',
         attemptId: attempt.id,
         data: { size, offset: attempt.spoolOffset },
+      },
+    ]);
+  });
+}
+
+/** Its lines stay where they are, for a daemon that knows the version. */
+function reportNewer(
+  context: Context,
+  attempt: SpoolPosition,
+  version: number,
+  offset: number,
+): void {
+  const known = SPOOL_VERSION;
+  context.log.error(
+    { attempt: attempt.id, version, known, offset },
+    'the spool goes on in a later version; it is read by an outlive that knows it',
+  );
+  context.writer.commit((transaction) => {
+    transaction.append(attempt.workUnitId, [
+      {
+        type: 'diagnostic.version_unknown',
+        actor: 'system',
+        attemptId: attempt.id,
+        data: { what: 'spool', version, known, offset },
       },
     ]);
   });
@@ -105,6 +149,10 @@ export interface Ingest {
   catchUp(): Promise<void>;
   /** After the writer is gone for sure: reads to the end and settles a torn last line. */
   finish(): Promise<void>;
+  /** Reads no more; resolves when what is under way is committed. */
+  stop(): Promise<void>;
+  /** The later major version that it stopped at; null when all that is there was read. */
+  readonly newer: number | null;
 }
 
 /** The reader of one attempt's spool. */
@@ -115,12 +163,14 @@ export function createIngest(
   onCommitted: (events: readonly EventFields[]) => void = () => undefined,
 ): Ingest {
   let truncationReported = false;
+  let stopped = false;
+  let newer: number | null = null;
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
-    const attempt = context.store.attempts.get(attemptId);
+    const attempt = context.store.attempts.spoolPosition(attemptId);
     if (!attempt) return false;
-    const read = await readSpool(spool, attempt.spoolOffset);
+    const read = readSpool(spool, attempt.spoolOffset);
     if (read.size !== null && read.size < attempt.spoolOffset) {
       // Power loss took the end of the file. What is in the store stays; never from zero again.
       if (!truncationReported) reportTruncation(context, attempt, read.size);
@@ -129,15 +179,24 @@ export function createIngest(
     }
     const atEnd = read.size === null || read.nextOffset + read.tornBytes >= read.size;
     const chunk = last && atEnd ? passTorn(read) : read;
-    if (chunk.lines.length === 0) return !atEnd;
+    if (chunk.lines.length === 0) {
+      if (read.newer === null) return !atEnd;
+      if (newer === null) reportNewer(context, attempt, read.newer, read.nextOffset);
+      newer = read.newer;
+      return false;
+    }
     context.fault('spool_read');
-    const committed = commitChunk(context, attempt, chunk);
-    if (committed) onCommitted(chunk.lines.map((line) => eventOf(line, attempt.id)));
+    const events = chunk.lines.map((line) => eventOf(line, attempt.id));
+    const work = chunkOf(context, attempt, chunk, events, !last);
+    // While it lives others talk, too; its end is waited for.
+    const committed = last ? context.writer.commit(work) : await commitSoon(context, work);
+    if (committed) onCommitted(events);
     return !committed || !atEnd;
   };
 
   const run = async (last: boolean): Promise<void> => {
-    while (await step(last));
+    // Others have their turn between two chunks.
+    while (!stopped && (await step(last))) await nextTurn();
   };
   let waiting: Promise<void> | null = null;
   /** One run at a time; hints that come while one waits for its turn share it. */
@@ -156,5 +215,12 @@ export function createIngest(
       return waiting;
     },
     finish: () => queue(true),
+    stop: () => {
+      stopped = true;
+      return tail;
+    },
+    get newer() {
+      return newer;
+    },
   };
 }

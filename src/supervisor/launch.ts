@@ -1,16 +1,17 @@
 /** From a claim to a started unit, or to the proof that nothing was started. */
-import type { StartRequest, StartResult } from '../executor/port.ts';
+import type { StartProblem } from '../domain/evidence.ts';
+import type { StartResult } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import type { AttemptPaths } from './attempt-directory.ts';
-import { prepareAttempt, removeCredentials } from './attempt-directory.ts';
+import { prepareAttempt } from './attempt-directory.ts';
 import type { Claim } from './claim.ts';
 import type { Context } from './context.ts';
 import { startRequest } from './start-request.ts';
 
 /** Why nothing can be started, as a stored decision: the watch then ends the attempt by it. */
 function failBeforeStart(context: Context, attempt: AttemptRow, error: unknown): void {
-  const code = (error as NodeJS.ErrnoException).code === 'ENOSPC' ? 'disk_full' : 'launch_failed';
+  const known = (error as NodeJS.ErrnoException).code;
+  const code = known === 'ENOSPC' || known === 'disk_full' ? 'disk_full' : 'launch_failed';
   const reason = (error as Error).message;
   context.log.error({ err: error, unit: attempt.unit }, 'an attempt cannot be started');
   context.writer.commit((transaction) => {
@@ -35,13 +36,33 @@ function reportForeign(context: Context, workUnit: WorkUnitRow, attempt: Attempt
   });
 }
 
+/** Kept with the attempt: should it turn out that nothing ran, this is why. */
+function keepProblem(context: Context, attempt: AttemptRow, result: StartResult): void {
+  const problem = problemOf(result);
+  if (problem === null) return;
+  context.log.warn({ unit: attempt.unit, ...problem }, 'a start was not seen to happen');
+  context.writer.commit(() => context.store.attempts.patch(attempt.id, { startProblem: problem }));
+}
+
+function problemOf(result: StartResult): StartProblem | null {
+  switch (result.kind) {
+    case 'present':
+      return result.problem === null ? null : { kind: 'refused', reason: result.problem };
+    case 'foreign':
+      return { kind: 'name_taken', reason: 'a unit that is not ours has the name' };
+    case 'absent':
+      return { kind: 'refused', reason: result.reason };
+    case 'unknown':
+      return { kind: 'unanswered', reason: result.reason };
+  }
+}
+
 async function afterStart(context: Context, claim: Claim, result: StartResult): Promise<void> {
   const { attempt, workUnit } = claim;
   if (result.kind === 'foreign') reportForeign(context, workUnit, attempt);
-  if (result.kind === 'absent' || result.kind === 'unknown') {
-    context.log.warn({ unit: attempt.unit, result }, 'a start was not seen to happen');
-  }
-  if (result.kind !== 'present' || result.facts.leavesExitRecord) return;
+  keepProblem(context, attempt, result);
+  if (result.kind !== 'present' || result.problem !== null) return;
+  if (result.facts.leavesExitRecord) return;
   failBeforeStart(
     context,
     attempt,
@@ -52,28 +73,22 @@ async function afterStart(context: Context, claim: Claim, result: StartResult): 
 
 /**
  * Prepares and starts. Whatever comes of it, the attempt is then in the hands of a
- * watch, which reads the truth: present, foreign or gone.
+ * watch, which reads the truth: present, foreign or gone. Credentials are left where they
+ * are: a start that systemd holds back still needs them, and the watch removes them.
  */
 export async function launch(context: Context, claim: Claim): Promise<void> {
-  let paths: AttemptPaths;
-  let request: StartRequest;
+  let result: StartResult;
   try {
-    paths = await prepareAttempt(context, claim.workUnit, claim.attempt);
-    request = startRequest(context, claim.workUnit, claim.attempt);
+    await prepareAttempt(context, claim.workUnit, claim.attempt);
+    const request = startRequest(context, claim.workUnit, claim.attempt);
     context.fault('prepared');
+    // Its end may have been decided meanwhile: then nothing is started at all.
+    if (context.store.attempts.get(claim.attempt.id)?.intent) return;
+    result = await context.executor.start(request);
   } catch (error) {
     failBeforeStart(context, claim.attempt, error);
     return;
   }
-  try {
-    // Its end may have been decided meanwhile: then nothing is started at all.
-    if (context.store.attempts.get(claim.attempt.id)?.intent) return;
-    const result = await context.executor.start(request);
-    context.fault('start_answered');
-    await afterStart(context, claim, result);
-  } catch (error) {
-    failBeforeStart(context, claim.attempt, error);
-  } finally {
-    await removeCredentials(paths);
-  }
+  context.fault('start_answered');
+  await afterStart(context, claim, result);
 }

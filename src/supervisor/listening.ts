@@ -91,6 +91,8 @@ export function listen(options: ListeningOptions): Listening {
           const facts = await context.executor.read(attempt.unit);
           if (facts?.nonce === attempt.nonce) clocks?.setFrozen(facts.frozen);
         },
+        ingestCurrent: () => ingest.newer === null,
+        reachable: () => link.connected,
         onExpired: options.onSilence,
         onProblem: (error) =>
           log.warn({ err: error, unit: attempt.unit }, 'silence cannot be made sure of'),

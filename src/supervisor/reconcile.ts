@@ -1,7 +1,7 @@
 /** Looks afresh at active work: reads units, carries out what is due, tells what came of it. */
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { WorkUnitRow } from '../store/work-units.ts';
+import type { ListedWorkUnit } from '../store/work-units.ts';
 import type { Context } from './context.ts';
 import type { AttemptWatch } from './watch.ts';
 
@@ -29,7 +29,7 @@ interface Hands {
 
 async function reconcileOne(
   context: Context,
-  before: WorkUnitRow,
+  before: ListedWorkUnit,
   hands: Hands,
 ): Promise<ReconcileItem> {
   const { attempts, workUnits } = context.store;

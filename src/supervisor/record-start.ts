@@ -20,7 +20,7 @@ function markStarted(transaction: Transaction, attempt: AttemptRow, identity: Id
     actor: 'system',
     attemptId: attempt.id,
     data: { unit: attempt.unit, invocationId: identity.invocationId },
-    patch: { neverStartedCount: 0, ...(workUnit.startedAt ? {} : { startedAt: transaction.at }) },
+    patch: workUnit.startedAt ? {} : { startedAt: transaction.at },
   });
 }
 
@@ -60,7 +60,7 @@ export function recordStart(
         bootId: host.bootId,
         manager: host.manager,
       });
-    } else if (attempt.invocationId === null) {
+    } else if (attempt.invocationId === null || attempt.controlGroup === null) {
       // Its end was decided before anybody saw it run; who it is matters all the same.
       context.store.attempts.patch(attempt.id, {
         invocationId,
@@ -72,6 +72,31 @@ export function recordStart(
     if (reattach) tellReattached(context, transaction, attempt, facts);
   });
   context.fault('started');
+}
+
+/**
+ * A fresh read showed its start under way: who it is matters already, for whatever there is
+ * of it has to be proved gone later. That it runs is not known yet.
+ */
+export function recordIdentity(
+  context: Context,
+  seen: AttemptRow,
+  { invocationId, controlGroup }: UnitFacts,
+  { bootId, manager }: HostFacts,
+): void {
+  if (invocationId === null) return;
+  if (seen.invocationId === invocationId && seen.controlGroup === controlGroup) return;
+  context.writer.commit(() =>
+    context.store.attempts.patch(seen.id, { invocationId, controlGroup, bootId, manager }),
+  );
+}
+
+/** Kept with the attempt: why nothing ran. */
+export function recordHeldBack(context: Context, { id }: AttemptRow, heldMs: number): void {
+  const reason = `systemd held its start back for ${Math.round(heldMs / 1000)} s`;
+  context.writer.commit(() =>
+    context.store.attempts.patch(id, { startProblem: { kind: 'refused', reason } }),
+  );
 }
 
 /** It ran and ended before anybody looked: the spool says that and who it was. */

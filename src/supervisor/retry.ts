@@ -6,22 +6,14 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import type { Context } from './context.ts';
+import { proveDead } from './prove-dead.ts';
 import type { Transaction } from './writer.ts';
 
 /** A group that is not empty by then is in use. */
 const EMPTY_WAIT_MS = 2_000;
 
-/**
- * True when nothing of the attempt can run any more: no unit of its name and nonce that
- * lives, and an empty cgroup. A bus that cannot be asked proves nothing.
- */
-async function provedGone(context: Context, attempt: AttemptRow): Promise<boolean> {
-  const facts = await context.executor.read(attempt.unit);
-  const ours = facts?.nonce === attempt.nonce ? facts : null;
-  if (ours && ours.state !== 'inactive' && ours.state !== 'failed') return false;
-  if (attempt.controlGroup === null) return true;
-  return context.executor.waitEmpty(attempt.controlGroup, EMPTY_WAIT_MS);
-}
+const isGone = async (context: Context, attempt: AttemptRow): Promise<boolean> =>
+  (await proveDead(context, attempt, EMPTY_WAIT_MS)).dead;
 
 function requireHandle(context: Context, workUnit: WorkUnitRow): void {
   const holder = context.store.workUnits.getByHandle(workUnit.handle);
@@ -67,7 +59,7 @@ function giveUp(
 export async function retry(context: Context, id: string, actor: Actor): Promise<WorkUnitRow> {
   const seen = context.store.workUnits.get(id);
   const attempt = seen?.activeAttemptId ? context.store.attempts.get(seen.activeAttemptId) : null;
-  if (seen?.status === 'stale' && attempt && !(await provedGone(context, attempt))) {
+  if (seen?.status === 'stale' && attempt && !(await isGone(context, attempt))) {
     throw new OutliveError(
       'stale_unproved',
       `Something of ${attempt.unit} may still run. Stop it (systemctl --user stop ${attempt.unit}) and try again.`,

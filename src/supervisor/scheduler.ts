@@ -2,6 +2,7 @@
 import type { AttemptRow } from '../store/attempts.ts';
 import { type Claim, createClaimer } from './claim.ts';
 import type { Context } from './context.ts';
+import { createGates } from './gates.ts';
 import { launch } from './launch.ts';
 import { createHint } from './signal.ts';
 
@@ -18,6 +19,8 @@ export interface Scheduler {
   /** Something changed that queued work may have waited for. */
   wake(): void;
   readonly launching: number;
+  /** Attempts whose start is under way. */
+  readonly launchingIds: readonly string[];
   /** Claims nothing more and waits for the launches under way. */
   close(): Promise<void>;
 }
@@ -29,7 +32,8 @@ export function createScheduler(
   onSuspect: (workUnitId: string) => void,
 ): Scheduler {
   const claimNext = createClaimer(context);
-  const launches = new Set<Promise<void>>();
+  const gates = createGates(context);
+  const launches = new Map<string, Promise<void>>();
   const hint = createHint();
   let closing = false;
   let loop: Promise<void> = Promise.resolve();
@@ -41,11 +45,11 @@ export function createScheduler(
         context.log.error({ err: error, unit: claim.attempt.unit }, 'a launch failed');
       })
       .then(() => {
-        launches.delete(launched);
         onLaunched(claim.attempt);
+        launches.delete(claim.attempt.id);
         hint.raise();
       });
-    launches.add(launched);
+    launches.set(claim.attempt.id, launched);
   };
 
   const fill = (): void => {
@@ -67,8 +71,10 @@ export function createScheduler(
   const run = async (): Promise<void> => {
     while (!closing) {
       try {
+        gates.tend();
         fill();
-        await hint.wait(untilDue());
+        // After the look: what it set aside may wait for a gate that opens with time.
+        await hint.wait(Math.min(untilDue(), gates.tend() ?? RESCAN_MS));
       } catch (error) {
         context.log.error({ err: error }, 'cannot take queued work; trying again');
         await hint.wait(RETRY_MS);
@@ -87,11 +93,14 @@ export function createScheduler(
     get launching() {
       return launches.size;
     },
+    get launchingIds() {
+      return [...launches.keys()];
+    },
     close: async () => {
       closing = true;
       hint.raise();
       await loop;
-      await Promise.allSettled(launches);
+      await Promise.allSettled(launches.values());
     },
   };
 }

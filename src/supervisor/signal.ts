@@ -3,8 +3,8 @@
 export interface Hint {
   /** Marks that something may have changed; remembered if nobody waits. */
   raise(): void;
-  /** Resolves at the next (or an unseen) raise, or after `ms`. Clears the mark. */
-  wait(ms: number): Promise<void>;
+  /** Resolves at the next (or an unseen) raise with true, or after `ms` with false. Clears the mark. */
+  wait(ms: number): Promise<boolean>;
 }
 
 export function createHint(): Hint {
@@ -17,15 +17,16 @@ export function createHint(): Hint {
     },
     wait: (ms) =>
       new Promise((resolve) => {
-        const timer = setTimeout(done, raised ? 0 : ms);
-        function done(): void {
+        const settle = (): void => {
           clearTimeout(timer);
-          raised = false;
           wake = null;
-          resolve();
-        }
-        wake = done;
-        if (raised) done();
+          const wasRaised = raised;
+          raised = false;
+          resolve(wasRaised);
+        };
+        const timer = setTimeout(settle, ms);
+        wake = settle;
+        if (raised) settle();
       }),
   };
 }

@@ -5,7 +5,7 @@ import { canonicalJson } from '../domain/canonical-json.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { randomHandle, uuidv7 } from '../domain/ids.ts';
 import { type StartWorkUnit, startWorkUnitSchema } from '../domain/request.ts';
-import type { Actor, TimeoutPolicy } from '../domain/work-unit.ts';
+import type { Maker, TimeoutPolicy } from '../domain/work-unit.ts';
 import { defaultTimeouts, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { ChannelPolicy, ChannelRow } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -13,6 +13,7 @@ import { findBlocker } from './admission.ts';
 import { type Claim, makeAttempt } from './claim.ts';
 import type { Context } from './context.ts';
 import { cancelWithin } from './end.ts';
+import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
 import type { Transaction } from './writer.ts';
 
@@ -115,7 +116,14 @@ interface Stored {
   readonly request: string;
   readonly cwd: string;
   readonly policy: TimeoutPolicy;
-  readonly actor: Actor;
+  readonly actor: Maker;
+}
+
+/** The model that is named, else its preset's; null for the person's own default. */
+function modelOf({ settings }: Context, input: StartWorkUnit): string | null {
+  if (input.runnerId !== 'pi') return null;
+  const preset = settings.policies.presets[input.providerPresetId ?? ''];
+  return input.model ?? (preset ? `${preset.provider}/${preset.model}` : null);
 }
 
 function insert(
@@ -141,7 +149,7 @@ function insert(
     requestJson: stored.request,
     timeoutPolicyJson: JSON.stringify(stored.policy),
     cwd: stored.cwd,
-    model: input.runnerId === 'pi' ? (input.model ?? null) : null,
+    model: modelOf(context, input),
     channelId: input.channelId ?? null,
     taskId: input.taskId ?? null,
     teammateId: input.teammateId ?? null,
@@ -206,7 +214,8 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
   const { resources, channels } = context.store;
   const admission = channels.admission();
   const blocker = findBlocker(context, workUnit.id, resources.needsOf(workUnit.id));
-  const reason = admission === 'open' ? blocker?.reason : `the workspace is ${admission}`;
+  const held = blocker?.reason ?? memoryGate(context)?.reason;
+  const reason = admission === 'open' ? held : `the workspace is ${admission}`;
   if (reason === undefined) return makeAttempt(context, transaction, workUnit);
   throw new OutliveError('resource_busy', `It cannot start now: ${reason}.`, {
     extra: { heldBy: blocker?.heldBy ?? null },
@@ -221,7 +230,7 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
 export function submit(
   context: Context,
   input: StartWorkUnit,
-  options: { idempotencyKey?: string | undefined; actor: Actor },
+  options: { idempotencyKey?: string | undefined; actor: Maker },
 ): Submission {
   const { actor } = options;
   const key = options.idempotencyKey ?? input.idempotencyKey ?? uuidv7(context.entropy);

@@ -6,19 +6,31 @@ import type { LiveState } from '../domain/attempt-files.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { Admission, SlotType } from '../domain/resources.ts';
-import type { Actor } from '../domain/work-unit.ts';
+import type { Ceiling } from '../domain/spend.ts';
+import type { Actor, Maker } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { slotLimit } from './admission.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
 import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
+import { slotLimit } from './kept-slots.ts';
+import { releaseLateStarts } from './late-starts.ts';
+import { type ProviderState, providerStates, resumeProvider } from './provider-gate.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
 import { createScheduler } from './scheduler.ts';
+import { DETACH, letGo, type ShutdownPolicy } from './shutdown.ts';
+import {
+  type DaySpend,
+  type SpendState,
+  spendOfChannel,
+  spendOfDay,
+  spendOfUnit,
+  unitCeilingReached,
+} from './spend-gate.ts';
 import type { Submission } from './submit.ts';
 import { submit } from './submit.ts';
 import type { AttemptWatch } from './watch.ts';
@@ -29,12 +41,12 @@ export interface Supervisor {
   start(): void;
   submit(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Submission;
   /** What {@link submit} would do; stores nothing. */
   preview(
     input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Actor },
+    options: { idempotencyKey?: string | undefined; actor: Maker },
   ): Preview;
   /** With a key that was used for this very command before it changes nothing. */
   cancel(id: string, request: EndRequest, key?: string): WorkUnitRow;
@@ -51,15 +63,27 @@ export interface Supervisor {
   now(): number;
   /** Whether queued work is taken; durable. */
   setAdmission(admission: Admission): void;
-  putChannel(id: string, policy: ChannelPolicy): void;
+  putChannel(id: string, policy: ChannelPolicy, ceiling: Ceiling): void;
+  /** Every provider or preset, with its breaker. */
+  providers(): readonly ProviderState[];
+  /** What waits for it may start. @throws OutliveError `not_found`. */
+  resumeProvider(name: string): void;
+  /** What a work unit, a channel today, the workspace today have spent of what they may. */
+  readonly spend: {
+    unit(workUnit: Pick<WorkUnitRow, 'id' | 'kind'>): SpendState;
+    channel(id: string): SpendState;
+    day(): DaySpend;
+  };
   /** Looks afresh at one active work unit or all, and acts on what it finds. */
   reconcile(ids: readonly string[] | null): Promise<ReconcileReport>;
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
   readonly watching: number;
-  /** Takes no more work; what runs goes on running without us. */
-  close(): Promise<void>;
+  /** Attempts that are launched or followed. */
+  readonly watched: ReadonlySet<string>;
+  /** Takes no more work and lets go of what runs; see shutdown.ts. */
+  close(policy?: ShutdownPolicy): Promise<void>;
 }
 
 export interface SlotLimit {
@@ -83,14 +107,35 @@ function limits(context: Context): readonly SlotLimit[] {
 /** What changes nothing. */
 function questions(
   context: Context,
-): Pick<Supervisor, 'preview' | 'explain' | 'slotLimits' | 'slotLimit' | 'now'> {
+): Pick<
+  Supervisor,
+  'preview' | 'explain' | 'slotLimits' | 'slotLimit' | 'now' | 'providers' | 'spend'
+> {
   return {
     preview: (input, options) => preview(context, input, options),
     explain: (id) => explain(context, current(context, id)),
     slotLimits: () => limits(context),
     slotLimit: (type, key) => slotLimit(context, { type, key }),
     now: () => context.entropy.now(),
+    providers: () => providerStates(context),
+    spend: {
+      unit: (workUnit) => spendOfUnit(context, workUnit),
+      channel: (id) => spendOfChannel(context, id),
+      day: () => spendOfDay(context),
+    },
   };
+}
+
+/** Another attempt would only be stopped again. @throws OutliveError `state_conflict`. */
+function requireMoney(context: Context, id: string): void {
+  const workUnit = current(context, id);
+  const why = workUnit.status === 'failed' ? unitCeilingReached(context, workUnit) : null;
+  if (why === null) return;
+  throw new OutliveError(
+    'state_conflict',
+    `${workUnit.handle} may spend no more: ${why}. Submit it anew with a higher ceiling.`,
+    { extra: { id, status: workUnit.status } },
+  );
 }
 
 /** What ends work or starts it over; `hintOwner` tells the watch of a work unit's attempt. */
@@ -114,7 +159,11 @@ function endings(
       return workUnit;
     },
     retry: async (id, actor, key) => {
-      const queue = async () => retry(keyed(context, key, 'retry', id), id, actor);
+      const queue = async () => {
+        const inside = keyed(context, key, 'retry', id);
+        requireMoney(context, id);
+        return retry(inside, id, actor);
+      };
       const workUnit = await queue().catch((error: unknown) =>
         unlessRepeated(context, id, () => {
           throw error;
@@ -131,6 +180,7 @@ export function createSupervisor(context: Context): Supervisor {
   let closing = false;
 
   const watch = (attempt: AttemptRow, reattach: boolean): void => {
+    if (closing) return; // The next daemon takes it up.
     const watched = watchAttempt(context, attempt, {
       reattach,
       onEnded: (id) => {
@@ -147,6 +197,15 @@ export function createSupervisor(context: Context): Supervisor {
     const attemptId = context.store.workUnits.get(workUnitId)?.activeAttemptId;
     if (attemptId) watches.get(attemptId)?.hint();
   };
+  const watched = (unit: string): boolean =>
+    [...watches.values()].some((watch) => watch.unit === unit);
+  const stopReleasing = releaseLateStarts(context, watched);
+  // A ceiling is crossed where events are stored; whoever ends the run has to hear of it.
+  const unsubscribe = context.hub.subscribe((events) => {
+    for (const { type, workUnitId } of events) {
+      if (type === 'work_unit.cancelling') hintOwner(workUnitId);
+    }
+  });
   const scheduler = createScheduler(context, (attempt) => watch(attempt, false), hintOwner);
 
   return {
@@ -166,13 +225,18 @@ export function createSupervisor(context: Context): Supervisor {
     },
     ...questions(context),
     ...endings(context, hintOwner, () => scheduler.wake()),
+    resumeProvider: (name) => {
+      resumeProvider(context, name);
+      scheduler.wake();
+    },
     setAdmission: (admission) => {
       context.writer.commit(({ at }) => context.store.channels.setAdmission(admission, at));
       scheduler.wake();
     },
-    putChannel: (id, policy) => {
+    putChannel: (id, policy, ceiling) => {
       context.writer.commit(({ at }) => {
         context.store.channels.put(id, policy, at);
+        context.store.spend.setChannelCeiling(id, ceiling);
         context.store.queue.wakeAll(); // A higher limit may let several start at once.
       });
       scheduler.wake();
@@ -181,14 +245,21 @@ export function createSupervisor(context: Context): Supervisor {
       reconcile(context, ids, { watches, attach: (attempt) => watch(attempt, true) }),
     attach: (attempt) => watch(attempt, true),
     live: (attemptId) => watches.get(attemptId)?.live ?? null,
+    get watched() {
+      return new Set([...watches.keys(), ...scheduler.launchingIds]);
+    },
     get watching() {
       return watches.size + scheduler.launching;
     },
-    close: async () => {
+    close: async (policy = DETACH) => {
       closing = true;
-      await scheduler.close();
-      for (const watched of watches.values()) watched.stop();
-      await Promise.allSettled([...watches.values()].map((watched) => watched.ended));
+      stopReleasing();
+      unsubscribe();
+      const resting = scheduler.close();
+      // Who is being started is suspended like the others.
+      if (policy.mode === 'suspend') await resting;
+      await Promise.all([resting, letGo(context, watches, policy)]);
+      await letGo(context, watches, DETACH);
     },
   };
 }

@@ -10,9 +10,10 @@ import type { LiveState } from '../domain/attempt-files.ts';
 import type { SilenceCode } from '../domain/clocks.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { UnitFacts } from '../executor/port.ts';
+import { isDead, isHeldBack, isPending } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
-import { attemptPaths, revokeClaim, sweepAttempt } from './attempt-directory.ts';
+import { attemptPaths, removeCredentials, sweepAttempt } from './attempt-directory.ts';
 import { conclude } from './conclude.ts';
 import type { Context } from './context.ts';
 import { fail } from './end.ts';
@@ -20,7 +21,14 @@ import { gatherEvidence } from './evidence.ts';
 import type { Ingest } from './ingest.ts';
 import { createIngest } from './ingest.ts';
 import { type Listening, listen } from './listening.ts';
-import { markStale, recordLateStart, recordStart } from './record-start.ts';
+import { proveDead, readOwn } from './prove-dead.ts';
+import {
+  markStale,
+  recordHeldBack,
+  recordIdentity,
+  recordLateStart,
+  recordStart,
+} from './record-start.ts';
 import { createHint } from './signal.ts';
 
 /** Without any hint the unit is read again after this long: hints may get lost. */
@@ -33,9 +41,9 @@ const STOP_MARGIN_MS = 5_000;
 const STALE_AFTER_MS = 2_000;
 const EMPTY_WAIT_MS = 10_000;
 const INTERRUPT_GRACE_MS = 5_000;
+/** A start that systemd holds back for so long is taken back, and made again later. */
+const START_WAIT_MS = 10 * 60_000;
 const SIGKILL = 9;
-
-const DEAD = new Set(['inactive', 'failed']);
 
 export interface AttemptWatch {
   readonly attemptId: string;
@@ -58,6 +66,9 @@ export interface WatchOptions {
   readonly onEnded: (attemptId: string) => void;
 }
 
+/** What tells one order to end an attempt from the next. */
+const orderOf = (attempt: AttemptRow): string => attempt.abortRequestedAt ?? attempt.createdAt;
+
 class Watch implements AttemptWatch {
   readonly attemptId: string;
   readonly unit: string;
@@ -66,7 +77,13 @@ class Watch implements AttemptWatch {
   private readonly nonce: string;
   private readonly paths: AttemptPaths;
   private readonly ingest: Ingest;
+  /** Anything that may have changed: what systemd said of the unit, and {@link orders}. */
   private readonly hints = createHint();
+  /**
+   * The same without what systemd said of this unit: reading an unloaded unit makes it say
+   * so, and a wait after a failed look must not be ended by the look itself.
+   */
+  private readonly orders = createHint();
   private readonly unsubscribe: () => void;
   private readonly options: WatchOptions;
   private listening: Listening | null = null;
@@ -74,8 +91,12 @@ class Watch implements AttemptWatch {
   private readonly onLooked = new Set<() => void>();
   /** The order to end it that was carried out last, by its time; null before the first. */
   private pursued: string | null = null;
-  /** When that was, monotonic. */
+  /** When that was accepted, monotonic: what a daemon before this one did proves nothing now. */
   private pursuedAt = 0;
+  /** The order that the wrapper was told over its socket. */
+  private told: string | null = null;
+  /** When its start was first seen to be held back or under way, monotonic. */
+  private pendingSince: number | null = null;
   private stopped = false;
 
   constructor(context: Context, attempt: AttemptRow, options: WatchOptions) {
@@ -91,7 +112,8 @@ class Watch implements AttemptWatch {
     this.unsubscribe = context.executor.onHint((unit) => {
       // A new bus connection knows nothing of the references the old one held.
       if (unit === null) this.held = false;
-      if (unit === null || unit === this.unit) this.hint();
+      if (unit === null) this.hint();
+      else if (unit === this.unit) this.hints.raise();
     });
     this.ended = this.run();
   }
@@ -102,6 +124,7 @@ class Watch implements AttemptWatch {
 
   hint(): void {
     this.hints.raise();
+    this.orders.raise();
   }
 
   async look(ms: number): Promise<void> {
@@ -132,13 +155,15 @@ class Watch implements AttemptWatch {
             { err: error, unit: this.unit },
             'watching an attempt failed; trying again',
           );
-          await this.hints.wait(retryMs);
+          this.tellWithoutBus();
+          await this.orders.wait(retryMs);
           retryMs = Math.min(retryMs * 2, RETRY_MAX_MS);
         }
       }
     } finally {
       this.unsubscribe();
       this.detach();
+      await this.ingest.stop();
     }
     if (!this.stopped) this.options.onEnded(this.attemptId);
   }
@@ -147,27 +172,47 @@ class Watch implements AttemptWatch {
   private async step(): Promise<boolean> {
     const attempt = this.context.store.attempts.get(this.attemptId);
     if (!attempt || TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return this.letGo();
-    const facts = await this.context.executor.read(this.unit);
-    const ours = facts?.nonce === this.nonce ? facts : null;
-    if (ours && !DEAD.has(ours.state)) return this.follow(attempt, ours);
-    return this.settle(attempt, ours);
+    const facts = await readOwn(this.context, attempt);
+    if (facts && !isDead(facts)) return this.follow(attempt, facts);
+    return this.settle(attempt);
   }
 
   private async follow(attempt: AttemptRow, facts: UnitFacts): Promise<boolean> {
     if (!this.held) this.held = await this.context.executor.hold(this.unit);
     if (!this.held) return false; // It went away in between; the next look settles it.
-    if (!this.listening) await this.attach(attempt, facts);
+    if (isPending(facts)) await this.awaitStart(attempt, facts);
+    else if (!this.listening) await this.attach(attempt, facts);
     this.listening?.observe(facts, attempt);
     const next = attempt.intent ? await this.pursue(attempt) : null;
-    for (const looked of this.onLooked) looked();
-    this.onLooked.clear();
+    this.tellLooked();
     await this.hints.wait(Math.min(REREAD_MS, next ?? REREAD_MS));
     return false;
   }
 
-  /** First sight of a living unit: store who it is, then listen to it. */
+  private tellLooked(): void {
+    for (const looked of this.onLooked) looked();
+    this.onLooked.clear();
+  }
+
+  /** Its start is still to come: nothing may be concluded, and it is not waited for without end. */
+  private async awaitStart(attempt: AttemptRow, facts: UnitFacts): Promise<void> {
+    const { executor, entropy, log } = this.context;
+    recordIdentity(this.context, attempt, facts, await executor.host());
+    this.pendingSince ??= entropy.monotonic();
+    const heldMs = entropy.monotonic() - this.pendingSince;
+    if (!isHeldBack(facts) || heldMs < START_WAIT_MS || attempt.intent) return;
+    log.warn({ unit: this.unit, heldMs }, 'a start is held back for too long; it is taken back');
+    recordHeldBack(this.context, attempt, heldMs);
+    await executor.stop(this.unit);
+  }
+
+  /**
+   * First sight of a living unit: store who it is, then listen to it. Its main process is
+   * executed, so systemd has made its copy of the credentials: ours must not lie about.
+   */
   private async attach(attempt: AttemptRow, facts: UnitFacts): Promise<void> {
     const { context, paths, ingest } = this;
+    await removeCredentials(paths);
     recordStart(context, attempt, facts, await context.executor.host(), this.options.reattach);
     const onSilence = (code: SilenceCode, silentMs: number): void =>
       this.endSilence(code, silentMs);
@@ -188,31 +233,47 @@ class Watch implements AttemptWatch {
    * it. @returns milliseconds until the next step is due, null when there is none.
    */
   private async pursue(attempt: AttemptRow): Promise<number | null> {
-    const { executor, entropy } = this.context;
-    const order = attempt.abortRequestedAt ?? attempt.createdAt;
-    const first = this.pursued !== order;
-    if (first) this.pursuedAt = entropy.monotonic();
-    this.pursued = order;
-    if (attempt.intent?.kind === 'interrupt') return this.interrupt(attempt, first);
-    // Once per order: each further StopUnit would only raise hints that lead here again.
-    if (first) await executor.stop(this.unit);
+    const interrupted = attempt.intent?.kind === 'interrupt';
+    if (this.pursued !== orderOf(attempt)) await this.order(attempt);
+    if (interrupted) {
+      const left = this.pursuedAt + INTERRUPT_GRACE_MS - this.context.entropy.monotonic();
+      if (left > 0) return left;
+      await this.context.executor.kill(this.unit, SIGKILL);
+    }
     const deadline = this.staleDeadline(attempt);
     if (deadline !== null && deadline <= 0) markStale(this.context, attempt);
-    return deadline;
+    return deadline ?? (interrupted ? REREAD_MS : null);
   }
 
-  /** The wrapper is told and has five seconds; then every process of the unit is killed. */
-  private async interrupt(attempt: AttemptRow, first: boolean): Promise<number | null> {
-    const { executor, entropy } = this.context;
-    const told = first && (this.listening?.tell('interrupt', INTERRUPT_GRACE_MS) ?? false);
+  /**
+   * Once per order: each further StopUnit would only raise hints that lead here again. One
+   * that was not accepted throws, and the order is still to be carried out.
+   */
+  private async order(attempt: AttemptRow): Promise<void> {
+    const interrupted = attempt.intent?.kind === 'interrupt';
+    // Interrupted, the wrapper is told and has five seconds; then the whole unit is killed.
+    const told = interrupted && (this.listening?.tell('interrupt', INTERRUPT_GRACE_MS) ?? false);
     // A wrapper that cannot be told over its socket can still be told by systemd.
-    if (first && !told) await executor.stop(this.unit);
-    const left = this.pursuedAt + INTERRUPT_GRACE_MS - entropy.monotonic();
-    if (left > 0) return left;
-    await executor.kill(this.unit, SIGKILL);
-    const deadline = this.staleDeadline(attempt);
-    if (deadline !== null && deadline <= 0) markStale(this.context, attempt);
-    return deadline ?? REREAD_MS;
+    if (!told) await this.context.executor.stop(this.unit);
+    this.noteOrder(attempt);
+  }
+
+  private noteOrder(attempt: AttemptRow): void {
+    this.pursued = orderOf(attempt);
+    this.pursuedAt = this.context.entropy.monotonic();
+  }
+
+  /** The manager cannot be reached, the wrapper perhaps can: the stop of its unit follows later. */
+  private tellWithoutBus(): void {
+    const { store } = this.context;
+    const attempt = store.attempts.get(this.attemptId);
+    if (!attempt?.intent || TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) return;
+    const order = orderOf(attempt);
+    if (this.told === order || this.pursued === order) return;
+    const { cancelGraceMs = 0 } = store.workUnits.get(attempt.workUnitId)?.timeoutPolicy ?? {};
+    const { kind } = attempt.intent;
+    const graceMs = kind === 'interrupt' ? INTERRUPT_GRACE_MS : cancelGraceMs;
+    if (this.listening?.tell(kind, graceMs)) this.told = order;
   }
 
   /** Milliseconds until a stopped attempt that is still alive becomes stale; null when nobody stopped it or it is. */
@@ -221,26 +282,30 @@ class Watch implements AttemptWatch {
     const workUnit = store.workUnits.get(attempt.workUnitId);
     if (workUnit?.status !== 'cancelling' || attempt.abortRequestedAt === null) return null;
     const limit = workUnit.timeoutPolicy.cancelGraceMs + STOP_MARGIN_MS + STALE_AFTER_MS;
-    return Math.max(0, Date.parse(attempt.abortRequestedAt) + limit - entropy.now());
+    return Math.max(0, this.pursuedAt + limit - entropy.monotonic());
   }
 
   /** The unit is dead or not there: prove that nothing runs, then conclude. */
-  private async settle(attempt: AttemptRow, facts: UnitFacts | null): Promise<boolean> {
+  private async settle(seen: AttemptRow): Promise<boolean> {
     const { context, paths } = this;
-    const { executor } = context;
-    if (!facts) {
-      const claim = await revokeClaim(paths, attempt, context.runtimeInstanceId);
-      context.fault('claim_decided');
-      if (claim === 'wrapper' && (await this.appeared())) return false;
-    }
-    const group = attempt.controlGroup;
-    if (group !== null && !(await executor.waitEmpty(group, EMPTY_WAIT_MS))) {
-      context.log.error({ unit: this.unit, group }, 'the unit is dead but its cgroup is not empty');
+    // What the wrapper has said tells whether it began at all.
+    await this.ingest.catchUp();
+    const attempt = context.store.attempts.get(this.attemptId) ?? seen;
+    const proof = await proveDead(context, attempt, EMPTY_WAIT_MS);
+    if (!proof.dead) {
+      if (proof.why === 'group_not_empty') this.outlived(attempt);
       return false;
     }
+    const { facts } = proof;
     this.detach();
     await this.ingest.finish();
-    const host = await executor.host();
+    if (this.ingest.newer !== null && attempt.intent === null) {
+      // Its last word is there and cannot be read: an end decided without it would be a guess.
+      this.tellLooked();
+      await this.hints.wait(REREAD_MS);
+      return false;
+    }
+    const host = await context.executor.host();
     recordLateStart(context, attempt.id, facts);
     const fresh = context.store.attempts.get(attempt.id) ?? attempt;
     const verdict = conclude(
@@ -248,20 +313,25 @@ class Watch implements AttemptWatch {
       attempt.id,
       await gatherEvidence(context, fresh, paths, facts, host),
     );
+    if (verdict === 'again') return false;
     context.log.info({ unit: this.unit, verdict }, 'attempt ended');
     return this.letGo();
   }
 
-  /** A late start may have claimed between our read and our revocation: look once more. */
-  private async appeared(): Promise<boolean> {
-    const facts = await this.context.executor.read(this.unit);
-    return facts?.nonce === this.nonce;
+  /** systemd has given the unit up, and processes of it live on: nothing is released before they end. */
+  private outlived(attempt: AttemptRow): void {
+    const { unit, context } = this;
+    const { controlGroup: group } = attempt;
+    context.log.error({ unit, group }, 'the unit is dead but its cgroup is not empty');
+    if (!attempt.intent) return;
+    if (this.pursued !== orderOf(attempt)) this.noteOrder(attempt); // There is no unit left to stop.
+    if (this.staleDeadline(attempt) === 0) markStale(context, attempt);
   }
 
   private async letGo(): Promise<boolean> {
     // The exit record is in the store by now; an ended unit of ours must not stay loaded.
-    const facts = await this.context.executor.read(this.unit);
-    if (facts?.nonce === this.nonce) await this.context.executor.release(this.unit);
+    const { context, unit, nonce } = this;
+    if (await readOwn(context, { unit, nonce })) await context.executor.release(unit);
     await sweepAttempt(this.paths);
     return true;
   }

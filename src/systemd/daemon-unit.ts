@@ -93,14 +93,17 @@ export class DaemonUnits {
     const jobs = new JobWatch(systemTimers);
     bus.onSignal((signal) => {
       const hint = hintOf(signal);
-      if (hint?.kind === 'job') jobs.onEnded(hint.unit, hint.job);
+      if (hint?.kind === 'job') jobs.onEnded(hint.unit, hint.job, hint.result);
     });
     bus.onUp(() => jobs.onMissed());
     await bus.connect().catch((error: unknown) => {
       bus.close();
       throw explained(error);
     });
-    return new DaemonUnits(bus, new Manager(bus, { readMs: READ_MS, changeMs: CHANGE_MS }, jobs));
+    return new DaemonUnits(
+      bus,
+      new Manager(bus, { readMs: READ_MS, changeMs: CHANGE_MS, jobMs: CHANGE_MS }, jobs),
+    );
   }
 
   close(): void {

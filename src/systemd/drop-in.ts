@@ -15,7 +15,7 @@
 import path from 'node:path';
 import { OutliveError } from '../domain/errors.ts';
 import { dropInDirectoryName } from '../domain/names.ts';
-import { ensureFile } from './atomic-file.ts';
+import { ensureFile } from '../executor/atomic-file.ts';
 import { CONTROL } from './properties.ts';
 import { list, texts } from './values.ts';
 

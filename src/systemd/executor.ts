@@ -44,12 +44,19 @@ export interface SystemdDeadlines {
   readonly connectMs: number;
   /** One question to the manager. */
   readonly readMs: number;
-  /** One change: accepted, and for a start its job ended. */
+  /** One change: accepted. */
   readonly changeMs: number;
+  /** A start's job ended; see {@link ManagerDeadlines}. */
+  readonly jobMs: number;
 }
 
 /** A manager that reloads hundreds of units is busy for seconds, not for minutes. */
-const DEADLINES: SystemdDeadlines = { connectMs: 5_000, readMs: 10_000, changeMs: 30_000 };
+const DEADLINES: SystemdDeadlines = {
+  connectMs: 5_000,
+  readMs: 10_000,
+  changeMs: 30_000,
+  jobMs: 2_000,
+};
 
 const MAX_IN_FLIGHT = 32;
 
@@ -121,13 +128,14 @@ class SystemdExecutor implements Executor {
     // A failed unit of this name would refuse the start. Not waited for: one sender's calls
     // keep their order, and its answer changes nothing.
     this.#manager.resetFailed(request.unit).catch(() => {});
-    let reason = 'the start was accepted, yet no such unit is loaded';
+    let problem: string | null = null;
     try {
-      await this.#manager.startTransientUnit(request.unit, properties);
+      const job = await this.#manager.startTransientUnit(request.unit, properties);
+      if (job !== null && job !== 'done') problem = `its start job ended as "${job}"`;
     } catch (error) {
-      reason = error instanceof Error ? error.message : String(error);
+      problem = error instanceof Error ? error.message : String(error);
     }
-    return await this.#afterStart(request, reason);
+    return await this.#afterStart(request, problem);
   }
 
   describeStart(request: StartRequest): readonly { name: string; value: string }[] {
@@ -189,9 +197,11 @@ class SystemdExecutor implements Executor {
   /** The units run on; ended ones that were held here may now be dropped by systemd. */
   async close(): Promise<void> {
     this.#bus.close();
+    this.#jobs.onMissed(); // Nobody tells of their end any more.
   }
 
-  async #afterStart(request: StartRequest, reason: string): Promise<StartResult> {
+  async #afterStart(request: StartRequest, problem: string | null): Promise<StartResult> {
+    const reason = problem ?? 'the start was accepted, yet no such unit is loaded';
     let facts: UnitFacts | null;
     try {
       facts = await this.read(request.unit);
@@ -201,7 +211,7 @@ class SystemdExecutor implements Executor {
     if (facts === null) return { kind: 'absent', reason };
     if (facts.nonce !== request.nonce) return { kind: 'foreign', facts };
     this.#references.note(request.unit); // AddRef=true
-    return { kind: 'present', facts };
+    return { kind: 'present', facts, problem };
   }
 
   #onSignal(signal: BusSignal): void {
@@ -212,7 +222,7 @@ class SystemdExecutor implements Executor {
       if (this.#bus.ready) this.#hint(null);
       return;
     }
-    if (hint.kind === 'job') this.#jobs.onEnded(hint.unit, hint.job);
+    if (hint.kind === 'job') this.#jobs.onEnded(hint.unit, hint.job, hint.result);
     if (this.#isOurs(hint.unit)) this.#hint(hint.unit);
   }
 

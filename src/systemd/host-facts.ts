@@ -2,18 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import type { ManagerInstance } from '../domain/evidence.ts';
 import type { HostFacts } from '../executor/port.ts';
+import { startTicksOf } from '../executor/process-table.ts';
 import type { Manager } from './manager.ts';
-
-/**
- * Start time of a process in clock ticks after boot: field 22 of its stat (proc(5)), null
- * when the text is none. Field 2 is the name and may hold anything, so fields are counted
- * after its last parenthesis.
- */
-export function startTicksOf(stat: string): number | null {
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  const ticks = Number(fields[19]);
-  return stat.includes(')') && Number.isSafeInteger(ticks) ? ticks : null;
-}
 
 async function managerInstance(manager: Manager): Promise<ManagerInstance | null> {
   const pid = await manager.pid();

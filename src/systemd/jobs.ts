@@ -3,14 +3,18 @@ import type { Timers } from './timers.ts';
 
 /** One wait; begun before the call that queues the job, so that no signal is too early. */
 export interface JobWait {
-  /** Resolves when the job has ended, when signals may have been missed, or at the deadline. */
-  ended(job: string): Promise<void>;
+  /**
+   * Resolves with the job's result when it has ended; with null when signals may have been
+   * missed, or at the deadline.
+   */
+  ended(job: string): Promise<string | null>;
   stop(): void;
 }
 
 interface Waiter {
   readonly unit: string;
-  readonly jobs: Set<string>;
+  /** Results by job. */
+  readonly jobs: Map<string, string>;
   missed: boolean;
   check: () => void;
 }
@@ -24,10 +28,10 @@ export class JobWatch {
   }
 
   /** Feed of every ended job. */
-  onEnded(unit: string, job: string): void {
+  onEnded(unit: string, job: string, result: string): void {
     for (const waiter of this.#waiters) {
       if (waiter.unit !== unit) continue;
-      waiter.jobs.add(job);
+      waiter.jobs.set(job, result);
       waiter.check();
     }
   }
@@ -42,7 +46,7 @@ export class JobWatch {
 
   /** Begins to note the ended jobs of a unit; the deadline counts from here. */
   watch(unit: string, deadlineMs: number): JobWait {
-    const waiter: Waiter = { unit, jobs: new Set(), missed: false, check: () => {} };
+    const waiter: Waiter = { unit, jobs: new Map(), missed: false, check: () => {} };
     this.#waiters.add(waiter);
     const cancel = this.#timers.after(deadlineMs, () => {
       waiter.missed = true;
@@ -52,7 +56,8 @@ export class JobWatch {
       ended: (job) =>
         new Promise((resolve) => {
           waiter.check = () => {
-            if (waiter.missed || waiter.jobs.has(job)) resolve();
+            const result = waiter.jobs.get(job);
+            if (waiter.missed || result !== undefined) resolve(result ?? null);
           };
           waiter.check();
         }),

@@ -26,8 +26,10 @@ const SNAPSHOT_TRIES = 3;
 export interface ManagerDeadlines {
   /** One answer to a question. */
   readonly readMs: number;
-  /** One change: its acceptance, and for a start also the end of its job. */
+  /** One change: its acceptance. */
   readonly changeMs: number;
+  /** The end of a start's job after that; one that is held back for longer is watched on. */
+  readonly jobMs: number;
 }
 
 export class Manager {
@@ -45,13 +47,17 @@ export class Manager {
    * StartTransientUnit in mode `fail`, then waits for its job to end: for Type=exec
    * that is after execve(2) worked or failed. Returns at the deadline too; only a
    * read says what became of it.
+   * @returns the job's result, null when it was not seen to end.
    */
-  async startTransientUnit(unit: string, properties: readonly UnitProperty[]): Promise<void> {
+  async startTransientUnit(
+    unit: string,
+    properties: readonly UnitProperty[],
+  ): Promise<string | null> {
     const body = [unit, 'fail', properties.map(([name, value]) => [name, value]), []];
-    const watch = this.#jobs.watch(unit, this.#deadlines.changeMs);
+    const watch = this.#jobs.watch(unit, this.#deadlines.jobMs);
     try {
       const [job] = await this.#change('StartTransientUnit', 'ssa(sv)a(sa(sv))', body);
-      await watch.ended(text(job));
+      return await watch.ended(text(job));
     } finally {
       watch.stop();
     }

@@ -3,7 +3,7 @@ import os from 'node:os';
 import type { UnitFacts, UnitState } from '../executor/port.ts';
 import type { ExitRecordDropIn } from './drop-in.ts';
 import type { UnitSnapshot } from './manager.ts';
-import { hex, integer, type PropertyMap, text, texts } from './values.ts';
+import { hex, integer, list, type PropertyMap, text, texts } from './values.ts';
 
 /** ExecMainCode is si_code of waitid(2). */
 const HOW: Readonly<Record<string, UnitFacts['exit']['how']>> = {
@@ -76,6 +76,8 @@ export function unitFacts(
     unit: name,
     nonce: nonceOf(service['Environment']),
     state,
+    jobPending: integer(list(unit['Job'])[0]) !== 0n, // (uo); 0 and "/" for none
+    everRan: integer(service['ExecMainStartTimestamp']) > 0n,
     // frozen-by-parent too; freezing already stands still in part.
     frozen: /^fr(ozen|eezing)/.test(text(unit['FreezerState'])),
     invocationId: hex(unit['InvocationID']) || null,

@@ -186,7 +186,11 @@ describe('a body that is not JSON', () => {
 
   it('(a thousand times nested) is refused as what it is', async () => {
     const deep = `{"runnerId":"command","ownerId":"a","argv":${'['.repeat(1_000)}${']'.repeat(1_000)}}`;
-    expect(refused(await post(rig.socket, deep))).toEqual(invalid('/argv/0'));
+    expect(refused(await post(rig.socket, deep))).toEqual({
+      status: 400,
+      code: 'malformed_body',
+      paths: ['/argv'],
+    });
     expectNothingWritten();
   });
 
@@ -196,12 +200,6 @@ describe('a body that is not JSON', () => {
     expect(status).toBe(400);
     expect((await send(rig.socket, { path: '/runtime' })).status).toBe(200);
     expectNothingWritten();
-  });
-
-  it('(with one key twice) counts as what its last one says', async () => {
-    const body = `{"runnerId":"pi","ownerId":"a","argv":["true"],"cwd":"/","runnerId":"command"}`;
-    const answer = await post(rig.socket, body);
-    expect([answer.status, json(answer).runnerId]).toEqual([201, 'command']);
   });
 
   it('(larger than any prompt) is refused before it is read', async () => {

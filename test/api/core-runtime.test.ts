@@ -43,7 +43,12 @@ function run(rig: Rig, id: string): void {
 describe('diagnostics', () => {
   it('say what runs, what holds what and what waits for it', async () => {
     const rig = await bootApi();
-    const first = await start(rig.socket, { handle: 'first', exclusive: true, cwd: '/tmp' });
+    const first = await start(rig.socket, {
+      handle: 'first',
+      exclusive: true,
+      cwd: '/tmp',
+      createdByClientId: 'editor-7',
+    });
     const second = await start(rig.socket, { handle: 'second', exclusive: true, cwd: '/tmp' });
     run(rig, first.id);
     rig.store.workUnits.touchEvent(first.id, new Date().toISOString());
@@ -68,6 +73,9 @@ describe('diagnostics', () => {
         slots: ['runner command'],
         canCancel: true,
         canRetry: false,
+        canReconcile: true,
+        createdByClientId: 'editor-7',
+        createdByActor: 'user',
         unit: 'outlive-main-first-1.service',
       },
     ]);
@@ -201,16 +209,21 @@ describe('the document', () => {
         'GET /docs',
         'GET /events',
         'GET /openapi.json',
+        'GET /providers',
         'GET /runtime',
         'GET /runtime/active',
         'GET /runtime/leases',
         'GET /runtime/semaphores',
         'GET /runtime/stuck',
         'GET /runtime/supervisor',
+        'GET /spend',
         'GET /work-units',
         'GET /work-units/{id}',
         'GET /work-units/{id}/events',
         'GET /work-units/{id}/explain',
+        'POST /maintenance/backup',
+        'POST /maintenance/gc',
+        'POST /providers/{name}/resume',
         'POST /runs',
         'POST /runtime/drain',
         'POST /runtime/pause',

@@ -77,9 +77,10 @@ async function openSse(rig: Rig, path: string, body?: object, headers = {}): Pro
   };
 }
 
-/** What retention does: the oldest events go. */
+/** What retention does: the floor is raised, then events go. */
 function dropEvents(rig: Rig, upTo: number): void {
   const db = new Database(rig.store.file);
+  db.prepare('UPDATE store_state SET floor_position = ?').run(upTo);
   db.prepare('DELETE FROM runtime_events WHERE position <= ?').run(upTo);
   db.close();
 }
@@ -165,6 +166,58 @@ describe('GET /events', () => {
     await start(rig.socket);
     expect(rig.store.events.window().last).toBe(2);
   });
+});
+
+describe('row 185: domains', () => {
+  const tell = (rig: Rig, id: string, type: 'tool.start' | 'stdout_delta'): void =>
+    rig.writer.commit((transaction) =>
+      transaction.append(id, [{ type, actor: 'runner', data: { toolCallId: 'x' } }]),
+    );
+
+  it('streams the named ones only, at their own positions, and says the cursor past the others', async () => {
+    const rig = await bootApi();
+    const { id } = await start(rig.socket); // 1, 2: work_unit
+    for (const type of ['tool.start', 'stdout_delta', 'tool.start'] as const) tell(rig, id, type);
+    const stream = await openSse(rig, '/events?domains=tool');
+    const replay = await stream.until('replay-ready');
+    expect(replay.slice(0, -1).map((message) => [message.event, message.id])).toEqual([
+      ['tool.start', '3'],
+      ['tool.start', '5'],
+    ]);
+    tell(rig, id, 'stdout_delta');
+    tell(rig, id, 'tool.start');
+    expect(await stream.next()).toMatchObject({ event: 'tool.start', id: '7' });
+    const both = await openSse(rig, '/events?domains=tool,work_unit');
+    expect((await both.until('replay-ready')).map(({ id: cursor }) => cursor).slice(0, -1)).toEqual(
+      ['1', '2', '3', '5', '7'],
+    );
+  });
+
+  it('pages the named ones only, and the next page goes on behind them', async () => {
+    const rig = await bootApi();
+    const { id } = await start(rig.socket);
+    for (let round = 0; round < 6; round++) {
+      tell(rig, id, 'stdout_delta');
+      tell(rig, id, 'tool.start');
+    }
+    const path = '/events?domains=runner&limit=4';
+    const first = json<WorkspaceEventPage>(await send(rig.socket, { path }));
+    expect(first.items.map(({ position }) => position)).toEqual([3, 5, 7, 9]);
+    const next = `${path}&afterPosition=${first.nextCursor}`;
+    const second = json<WorkspaceEventPage>(await send(rig.socket, { path: next }));
+    expect(second.items.map(({ position }) => position)).toEqual([11, 13]);
+    expect(second.nextCursor).toBeNull();
+  });
+
+  it.each(['', 'tool,', 'weather', 'tool.start', ',', 'x'.repeat(600)])(
+    'refuses domains=%s',
+    async (domains) => {
+      const rig = await bootApi();
+      const answer = refused(await send(rig.socket, { path: `/events?domains=${domains}` }));
+      expect(answer.status).toBe(422);
+      expect(answer.paths[0]).toMatch(/^\/domains/);
+    },
+  );
 });
 
 describe('POST /runs', () => {

@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import net from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { PAGE } from '../../src/api/frames.ts';
 import type { EventType } from '../../src/domain/events.ts';
 import { openStream, problem, refused, send, start } from '../support/api-http.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig } from '../support/api-rig.ts';
@@ -279,26 +281,69 @@ describe('row 189: two clients of one stream', () => {
       `GET /work-units/${id}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n`,
     );
     const [connection] = await connections.next();
-    // 24 MB of events; a page is 500 of them.
+    // 24 MB of events.
     for (let round = 0; round < 12; round++) tell(id, 1_000, { text: 'x'.repeat(2_000) });
     const reader = await openStream(rig.socket, id);
-    const before = pages.count;
     await reader.next(12_000 + BEGUN);
-    // The reader has taken 25 pages; the silent one at most those that the kernel swallowed.
-    expect(pages.count - before).toBeGreaterThanOrEqual(25);
-    expect(pages.count - before).toBeLessThanOrEqual(25 + 3);
-    expect(connection?.writableLength).toBeLessThan(3 * 500 * 2_500);
+    expect(pages.bytes).toBeGreaterThan(24_000_000);
+    // Of all that, what waits in the daemon for the silent one is part of a page.
+    expect(connection?.writableLength).toBeLessThan(2 * PAGE.bytes);
   });
 
-  /** What the server does: how many pages it reads, and its end of each new connection. */
+  it('forty that never read a run of 20 MB: each costs a page at most, and nothing more is read', async () => {
+    const { id } = await start(rig.socket);
+    // Rows of 100 kB: a page by rows would be 50 MB.
+    for (let round = 0; round < 20; round++) tell(id, 10, { text: 'x'.repeat(100_000) });
+    const { pages, connections } = watchServer();
+    const silent = await Promise.all(Array.from({ length: 40 }, () => stalledReader(id)));
+    const opened = await connections.next(silent.length);
+    await Promise.all(opened.map(isFull));
+    expect(pages.largest).toBeLessThanOrEqual(PAGE.bytes + 100_100);
+    // All forty stand at the same place and share what was read: some pages, not forty times some.
+    expect(pages.bytes).toBeLessThanOrEqual(4 * (SOCKET_BYTES + PAGE.bytes));
+    for (const { writableLength } of opened) expect(writableLength).toBeLessThan(PAGE.bytes);
+    const before = pages.bytes;
+    tell(id, 10, { text: 'y'.repeat(100_000) });
+    const reader = await openStream(rig.socket, id);
+    await reader.next(210 + BEGUN);
+    // One reader's worth, whoever else is there.
+    expect(pages.bytes - before).toBeLessThan(25_000_000);
+  });
+
+  /** What the kernel may take of a connection that is not read, both ends. */
+  const SOCKET_BYTES = 2 * 212_992;
+
+  /** Asks for the stream and never reads it. */
+  async function stalledReader(id: string): Promise<net.Socket> {
+    const socket = net.connect(rig.socketPath);
+    await once(socket, 'connect');
+    atTheEnd(() => {
+      socket.destroy();
+    });
+    socket.pause();
+    socket.write(
+      `GET /work-units/${id}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n`,
+    );
+    return socket;
+  }
+
+  /** Resolves once the server waits for this connection. */
+  async function isFull(socket: net.Socket): Promise<void> {
+    while (!socket.writableNeedDrain) await pause(5);
+  }
+
+  /** What the server does: how many bytes of events it reads, and its end of each new connection. */
   function watchServer() {
-    const pages = { count: 0 };
+    const pages = { bytes: 0, largest: 0 };
     const { events } = rig.store;
-    const read = events.page;
+    const read = events.slice;
     Object.assign(events, {
-      page: (...args: Parameters<typeof read>) => {
-        pages.count++;
-        return read(...args);
+      slice: (...args: Parameters<typeof read>) => {
+        const slice = read(...args);
+        const bytes = slice.events.reduce((sum, { data }) => sum + data.length, 0);
+        pages.bytes += bytes;
+        pages.largest = Math.max(pages.largest, bytes);
+        return slice;
       },
     });
     const opened: net.Socket[] = [];
@@ -307,8 +352,8 @@ describe('row 189: two clients of one stream', () => {
     return {
       pages,
       connections: {
-        next: async (): Promise<net.Socket[]> => {
-          if (opened.length === 0) await once(server, 'connection');
+        next: async (count = 1): Promise<net.Socket[]> => {
+          while (opened.length < count) await once(server, 'connection');
           return opened.splice(0);
         },
       },
@@ -359,7 +404,7 @@ describe('a stream that the store cannot go on with', () => {
     const stream = await openStream(rig.socket, id);
     await stream.next(BEGUN);
     Object.assign(rig.store.events, {
-      page: () => {
+      slice: () => {
         throw new Error('the disk is gone');
       },
     });

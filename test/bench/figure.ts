@@ -16,6 +16,15 @@ export interface Figure {
   readonly beside: (Spread & { readonly what: string }) | null;
   /** Median by median. */
   readonly ratio: number | null;
+  /** What it should be, and whether it is; null where nothing is promised. */
+  readonly target: { readonly says: string; readonly holds: boolean } | null;
+}
+
+/** A promise about a figure: about its median, its p99, its largest sample or its ratio. */
+export interface Target {
+  readonly of: 'p50' | 'p99' | 'max' | 'ratio';
+  readonly atMost?: number;
+  readonly atLeast?: number;
 }
 
 /** What a figure is made of. */
@@ -25,16 +34,29 @@ interface Samples {
   readonly measures: string;
   readonly ours: readonly number[];
   readonly beside?: { readonly what: string; readonly samples: readonly number[] };
+  readonly target?: Target;
 }
 
-export function figure({ name, unit, measures, ours, beside }: Samples): Figure {
+export function figure({ name, unit, measures, ours, beside, target }: Samples): Figure {
   const spread = spreadOf(ours);
-  if (beside === undefined) {
-    return { name, unit, measures, ours: spread, beside: null, ratio: null };
-  }
-  const other = { what: beside.what, ...spreadOf(beside.samples) };
-  const ratio = round(spread.p50 / other.p50, 2);
-  return { name, unit, measures, ours: spread, beside: other, ratio };
+  const other = beside ? { what: beside.what, ...spreadOf(beside.samples) } : null;
+  const ratio = other ? round(spread.p50 / other.p50, 2) : null;
+  const judged = target ? judge(target, unit, ours, ratio) : null;
+  return { name, unit, measures, ours: spread, beside: other, ratio, target: judged };
+}
+
+function judge(
+  { of, atMost = Infinity, atLeast = -Infinity }: Target,
+  unit: string,
+  samples: readonly number[],
+  ratio: number | null,
+): Figure['target'] {
+  const sorted = samples.toSorted((a, b) => a - b);
+  const share = { p50: 0.5, p99: 0.99, max: 1 };
+  const value = of === 'ratio' ? (ratio ?? Number.NaN) : at(sorted, share[of]);
+  const bound = atMost === Infinity ? `≥ ${atLeast}` : `≤ ${atMost}`;
+  const says = `${of} ${bound}${of === 'ratio' ? '' : ` ${unit}`}, is ${round(value, 2)}`;
+  return { says, holds: value <= atMost && value >= atLeast };
 }
 
 function spreadOf(samples: readonly number[]): Spread {
@@ -73,8 +95,8 @@ export async function inTurn<Ours, Beside>(
   return result;
 }
 
-const HEAD = ['figure', 'unit', 'ours p50', 'p95', 'beside p50', 'p95', 'n', 'ratio', 'beside'];
-const TEXT_COLUMNS: ReadonlySet<number> = new Set([0, 1, 8]);
+const HEAD = 'figure,unit,ours p50,p95,beside p50,p95,n,ratio,beside,target'.split(',');
+const TEXT_COLUMNS: ReadonlySet<number> = new Set([0, 1, 8, 9]);
 
 /** The figures as lines for a person. */
 export function table(figures: readonly Figure[]): string {
@@ -92,7 +114,7 @@ export function table(figures: readonly Figure[]): string {
   return [...rows.map(line), '', ...legend].join('\n');
 }
 
-function cells({ name, unit, ours, beside, ratio }: Figure): string[] {
+function cells({ name, unit, ours, beside, ratio, target }: Figure): string[] {
   return [
     name,
     unit,
@@ -103,5 +125,6 @@ function cells({ name, unit, ours, beside, ratio }: Figure): string[] {
     String(ours.n),
     ratio?.toFixed(2) ?? '-',
     beside?.what ?? '',
+    target ? `${target.holds ? 'holds' : 'MISSED'}: ${target.says}` : '',
   ];
 }

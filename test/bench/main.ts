@@ -3,14 +3,18 @@
  *
  * Machines are shared and noisy, so that no figure means much alone: what can be compared
  * is measured in turn with what it is compared with, and the ratio of the medians is the
- * result. Fails when something does not work, never because of a figure.
+ * result. Where a figure has a target the table says whether it holds. Fails when something
+ * does not work, never because of a figure.
  */
 import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { measureDaemon } from './daemon.ts';
 import { type Figure, table } from './figure.ts';
+import { measureIngest } from './ingest.ts';
 import { measureMemory } from './memory.ts';
+import { measureQueue } from './queue.ts';
 import { measureStart } from './start.ts';
+import { measureDelivery, measureFanOut } from './streams.ts';
 import { endAll } from './workshop.ts';
 import { measurePi, measureWrapper } from './wrapper.ts';
 
@@ -20,6 +24,10 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   pi: measurePi,
   memory: measureMemory,
   daemon: measureDaemon,
+  ingest: measureIngest,
+  queue: measureQueue,
+  delivery: measureDelivery,
+  fanout: measureFanOut,
 };
 
 const USAGE = `usage: bench [--json] [--rounds N] [--only ${Object.keys(GROUPS).join('|')}]

@@ -10,9 +10,10 @@ import {
   type LaunchFile,
   type PiRunnerSpec,
 } from '../../src/domain/attempt-files.ts';
-import { type SpoolLine, spoolLineSchema } from '../../src/domain/spool.ts';
+import type { SpoolLine } from '../../src/domain/spool.ts';
 import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { Rig, ROOT, script, within } from '../support/rig.ts';
+import { strictLine } from '../support/spool-line.ts';
 
 /** As built: what units run. */
 const WRAPPER = path.join(ROOT, 'dist/attempt/main.js');
@@ -81,7 +82,7 @@ export class Workshop {
     const prompt = `${marker}: ${script(turn)}`;
     const sessionFile = path.join(this.rig.base, 'sessions', `${this.name()}.jsonl`);
     const command = [process.execPath, PI];
-    return { kind: 'pi', command, sessionFile, prompt, model: 'lab/scripted' };
+    return { kind: 'pi', command, sessionFile, prompt, continuation: null, model: 'lab/scripted' };
   }
 
   /** Writes what the wrapper needs. */
@@ -109,6 +110,7 @@ export class Workshop {
       controlSocket: path.join(config.directories.runtime, name, 'control.sock'),
       captureBytes: config.file.captureBytes,
       umask: config.umask,
+      ceiling: { microUsd: null, tokens: null },
     };
     await writeFile(path.join(directory, ATTEMPT_FILES.launch), JSON.stringify(launch));
     return { directory, nonce: name };
@@ -161,7 +163,7 @@ export class Workshop {
 export async function spoolLine(directory: string, type: SpoolLine['type']): Promise<SpoolLine> {
   const text = await readFile(path.join(directory, ATTEMPT_FILES.spool), 'utf8');
   const whole = text.split('\n').slice(0, -1);
-  const lines = whole.map((line) => spoolLineSchema.parse(JSON.parse(line)));
+  const lines = whole.map(strictLine);
   const found = lines.find((line) => line.type === type);
   if (found === undefined) throw new Error(`the spool in ${directory} has no ${type}`);
   return found;

@@ -82,6 +82,12 @@ describe('usage', () => {
     [['completion', 'csh'], 'Allowed choices are bash, zsh, fish'],
     [['channels', 'set', 'x', '--max-concurrent-runs', '0'], '--max-concurrent-runs "0"'],
     [['channels', 'set', 'x', '--on-newer', 'y'], 'Allowed choices are block, supersede, queue'],
+    [['run', '--max-cost', '0', '--', 'y'], '--max-cost "0" is not an amount of US dollars'],
+    [['run', '--max-cost', '1e3', '--', 'y'], '--max-cost "1e3"'],
+    [['run', '--max-tokens', '1g', '--', 'y'], '--max-tokens "1g" is not a number of tokens'],
+    [['run', '--provider-attempts', '0', '--', 'y'], '--provider-attempts "0"'],
+    [['channels', 'set', 'x', '--max-cost-per-day', 'x'], '--max-cost-per-day "x"'],
+    [['providers', 'resume'], "missing required argument 'name'"],
     [['run', '--lease', 'x', '--', 'y'], '--lease "x" is not TYPE:KEY'],
     [['run', '--lease', 'moon:x', '--', 'y'], 'Types: task, channel'],
     [['run', '--channel', '', '--', 'y'], '--channel: '],
@@ -115,6 +121,114 @@ describe('what is sent', () => {
         { type: 'task', key: '7' },
       ],
     });
+  });
+
+  it('run: preset, ceilings and how often its provider may fail', async () => {
+    const daemon = await serve((_, response) => json(response, 201, aWorkUnit()));
+    const { runtimeDirectory } = daemon;
+    const args = [
+      ...['run', '--detach', '--preset', 'fast', '--max-cost', '$2.50', '--max-tokens', '200k'],
+      ...['--provider-attempts', '1', '--', 'fix'],
+    ];
+    expect((await outlive(args, { runtimeDirectory, cwd: '/tmp' })).code).toBe(0);
+    expect(JSON.parse(daemon.requests[0]?.body ?? '')).toMatchObject({
+      providerPresetId: 'fast',
+      spendCeiling: { maxCostUsd: 2.5, maxTokens: 200_000 },
+      providerRetry: { maxAttempts: 1 },
+    });
+  });
+
+  it('channels set: ceilings of a day, and none takes one away', async () => {
+    const channel = {
+      id: 'eng',
+      status: 'active',
+      maxConcurrentRuns: 1,
+      onNewerSubject: 'queue',
+      running: 0,
+      queued: 0,
+      spend: aWorkUnit().spend,
+      createdAt: '2026-01-02T03:04:05.678Z',
+      updatedAt: '2026-01-02T03:04:05.678Z',
+    };
+    const daemon = await serve((_, response) => json(response, 200, channel));
+    const { runtimeDirectory } = daemon;
+    const args = [
+      'channels',
+      'set',
+      'eng',
+      '--max-cost-per-day',
+      '20',
+      '--max-tokens-per-day',
+      'none',
+    ];
+    expect((await outlive(args, { runtimeDirectory })).code).toBe(0);
+    expect(JSON.parse(daemon.requests[0]?.body ?? '')).toEqual({
+      maxCostUsdPerDay: 20,
+      maxTokensPerDay: null,
+    });
+  });
+
+  it('providers: listed with what pauses them; resume names its provider', async () => {
+    const provider = {
+      name: 'acme/eu',
+      state: 'open',
+      failures: 3,
+      openUntil: '2026-01-02T03:04:05.678Z',
+      errorCode: 'rate_limited',
+      errorMessage: '429',
+      blocked: 'provider acme/eu is paused until later',
+      waiting: 4,
+      used: 0,
+      limit: null,
+      model: null,
+    };
+    const daemon = await serve(({ method }, response) =>
+      json(
+        response,
+        200,
+        method === 'GET'
+          ? { items: [provider], nextCursor: null }
+          : { ...provider, state: 'closed', blocked: null },
+      ),
+    );
+    const { runtimeDirectory } = daemon;
+    const { stdout } = await outlive(['providers'], { runtimeDirectory });
+    expect(stdout).toMatch(/^acme\/eu +open +0 +none +4 +- +provider acme\/eu is paused/m);
+    const { code, stderr } = await outlive(['providers', 'resume', 'acme/eu'], {
+      runtimeDirectory,
+    });
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: 'acme/eu is closed; what waited for it may start.\n',
+    });
+    expect(daemon.requests[1]?.url.pathname).toBe('/providers/acme%2Feu/resume');
+  });
+
+  it('spend: today, of what may be, by channel, and what has no price', async () => {
+    const some = {
+      costUsd: 1.25,
+      tokens: 1_000,
+      unpricedTokens: 0,
+      maxCostUsd: 20,
+      maxTokens: null,
+      remainingCostUsd: 18.75,
+      remainingTokens: null,
+    };
+    const none = { ...some, maxCostUsd: null, remainingCostUsd: null, unpricedTokens: 7 };
+    const daemon = await serve((_, response) =>
+      json(response, 200, {
+        ...some,
+        day: '2026-01-02',
+        timeZone: 'Europe/Berlin',
+        channels: [{ ...none, channelId: 'eng' }],
+      }),
+    );
+    const { stdout } = await outlive(['spend'], daemon);
+    expect(stdout.split('\n')).toEqual([
+      '2026-01-02 (Europe/Berlin)  $1.25 of $20.00 (left $18.75), 1000 tokens',
+      '  channel eng               $1.25, 1000 tokens, the cost of 7 tokens is not known',
+      '',
+    ]);
   });
 
   it('retry: a key of its own, or the given one; lost answers are asked for again', async () => {

@@ -168,6 +168,15 @@ export function aWorkUnit(changes: Partial<WorkUnitView> = {}): WorkUnitView {
     errorMessage: null,
     cwd: '/repo',
     model: null,
+    spend: {
+      costUsd: 0,
+      tokens: 0,
+      unpricedTokens: 0,
+      maxCostUsd: null,
+      maxTokens: null,
+      remainingCostUsd: null,
+      remainingTokens: null,
+    },
     live: null,
     attempts: [],
     ...changes,
@@ -189,6 +198,7 @@ export function aRuntime(changes: Partial<RuntimeView> = {}): RuntimeView {
     host: '127.0.0.1',
     port: 5187,
     activeAttempts: 0,
+    tookOver: null,
     ...changes,
   };
 }

@@ -132,7 +132,13 @@ const LEAST: Readonly<Record<number, Partial<Evidence>>> = {
 const OTHER: Readonly<Record<number, readonly Partial<Evidence>[]>> = {
   5: [{ end: end('timeout killed TERM', { elapsedMs: HARD_TIMEOUT_MS }) }],
   6: [{ claim: 'revoked', opened: null, end: end('exit-code exited 191') }],
-  7: [{ end: end('success killed TERM', { managerState: 'stopping' }) }],
+  7: [
+    { end: end('success killed TERM', { managerState: 'stopping' }) },
+    ...['exit-code exited 203', 'exit-code exited 3', 'success exited 0'].map((record) => ({
+      saidToldToStop: true,
+      end: end(record, { managerState: 'stopping' }),
+    })),
+  ],
   8: [{ end: end('success killed TERM') }],
   9: [
     { end: end('oom-kill exited 0') },
@@ -148,7 +154,7 @@ const OTHER: Readonly<Record<number, readonly Partial<Evidence>[]>> = {
 /** Pairs whose conditions contradict each other: one intent only, one end only, a last word or none. */
 const NEVER_TOGETHER = new Set([
   ...['1 2', '1 3', '2 3'],
-  ...['6 10', '6 14', '7 10', '7 12', '7 13', '7 14'],
+  '6 10',
   ...['10 13', '10 14', '11 13', '11 14', '12 13', '12 14', '13 14'],
 ]);
 

@@ -9,6 +9,7 @@ const view: fc.Arbitrary<ClockView> = fc.record({
   now: time,
   policy: fc.record({ heartbeatTimeoutMs: limit, idleTimeoutMs: limit, toolTimeoutMs: limit }),
   heardAt: fc.option(time),
+  deaf: fc.boolean(),
   spoolGrewAt: time,
   progressAt: time,
   toolSince: fc.option(time),
@@ -54,7 +55,7 @@ describe('judgeSilence', () => {
   it.each([
     ['frozen', { frozen: true }],
     ['waiting for a person', { waiting: true }],
-    ['never heard', { heardAt: null }],
+    ['never heard', { heardAt: null, deaf: false }],
     ['not read to the end', { ingestCurrent: false }],
   ] as const)('never expires while it is %s', (_, excuse) => {
     fc.assert(

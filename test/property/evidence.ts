@@ -34,6 +34,7 @@ export const NOTHING: Evidence = {
   saidToldToStop: false,
   approvalOpen: false,
   claim: 'wrapper',
+  startProblem: null,
   hardTimeoutMs: HARD_TIMEOUT_MS,
   hostChanged: false,
 };
@@ -71,6 +72,7 @@ export const lastWord = (known: Partial<LastWord> = {}): LastWord => ({
   usage: null,
   costUsd: null,
   leftovers: [],
+  retryAt: null,
   ...known,
 });
 
@@ -113,7 +115,7 @@ const ends: fc.Arbitrary<ProcessEnd> = fc
     result: fc.constantFrom(...RESULTS),
     how: fc.constantFrom('exited', 'killed', 'dumped', 'unknown'),
     status: maybe(
-      fc.oneof(fc.constantFrom(0, 1, 190, 191, 192, 200, 203, 226, 243), fc.nat({ max: 255 })),
+      fc.oneof(fc.constantFrom(0, 1, 190, 191, 192, 194, 200, 203, 226, 243), fc.nat({ max: 255 })),
     ),
     signal: maybe(fc.constantFrom('TERM', 'KILL', 'INT', 'SEGV', 'ABRT', 'RTMIN+3')),
     elapsedMs: maybe(
@@ -153,6 +155,12 @@ export const anyEvidence: fc.Arbitrary<Evidence> = fc.record({
   saidToldToStop: fc.boolean(),
   approvalOpen: fc.boolean(),
   claim: fc.constantFrom('none', 'wrapper', 'revoked'),
+  startProblem: maybe(
+    fc.record({
+      kind: fc.constantFrom('refused', 'unanswered', 'name_taken'),
+      reason: fc.string({ maxLength: 20 }),
+    }),
+  ),
   hardTimeoutMs: fc.constantFrom(1_000, HARD_TIMEOUT_MS),
   hostChanged: fc.boolean(),
 });

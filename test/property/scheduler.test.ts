@@ -355,7 +355,11 @@ describe('wake-ups that are easy to lose', () => {
 
 describe('channels', () => {
   const leases = [{ type: 'bound_path' as const, key: '/repo' }];
-  const put = (rig: QueueRig, status: 'active' | 'paused', maxConcurrentRuns = 1): void =>
+  const put = (
+    rig: QueueRig,
+    status: 'active' | 'paused' | 'archived',
+    maxConcurrentRuns = 1,
+  ): void =>
     rig.store.write(() => {
       const policy = { status, maxConcurrentRuns, onNewerSubject: 'queue' as const };
       rig.store.channels.put('lane', policy, new Date(rig.entropy.now()).toISOString());
@@ -372,12 +376,15 @@ describe('channels', () => {
     expect(rig.claimAll()).toEqual([id]);
   });
 
-  it('a paused or archived channel takes no new work; row 078', () => {
-    const rig = fresh({});
-    put(rig, 'paused');
-    expect(() => rig.submit({ channelId: 'lane' })).toThrow(/is paused/);
-    expect(rig.queued()).toEqual([]);
-  });
+  it.each(['paused', 'archived'] as const)(
+    'work for a channel that is %s is refused; row 078',
+    (status) => {
+      const rig = fresh({});
+      put(rig, status);
+      expect(() => rig.submit({ channelId: 'lane' })).toThrow(`is ${status}`);
+      expect(rig.queued()).toEqual([]);
+    },
+  );
 
   it('a paused channel keeps nothing free: others go on in the tree that its work waits for', () => {
     const rig = fresh({});

@@ -5,10 +5,12 @@ import Database from 'better-sqlite3';
 import { afterEach, describe, expect, it } from 'vitest';
 import { migrate, readMigrations } from '../../src/store/migrate.ts';
 import { openDatabase } from '../../src/store/open.ts';
+import { resourceStatements } from '../../src/store/resources.ts';
 import {
   AT,
   cleanUp,
   open,
+  planOf,
   planOfNextQueued,
   raw,
   refusal,
@@ -41,8 +43,10 @@ const isUnique = (db: Database.Database, table: string, index: string): boolean 
     (row) => row.name === index && row.unique === 1,
   );
 
-/** How many migrations this build has. */
-const KNOWN = readMigrations().length;
+/** The newest migration of this build. */
+const KNOWN = readMigrations().at(-1)?.id ?? 0;
+/** How many there are. */
+const COUNT = readMigrations().length;
 
 describe('row 162: migrations', () => {
   it('are applied once: opening again changes nothing and remembers when it was', () => {
@@ -59,9 +63,10 @@ describe('row 162: migrations', () => {
     );
   });
 
-  it('are numbered without gap, each with the SHA-256 of its text', () => {
+  it('are numbered in order, none twice, each with the SHA-256 of its text', () => {
     const migrations = readMigrations();
-    expect(migrations.map(({ id }) => id)).toEqual(migrations.map((_, index) => index + 1));
+    const ids = migrations.map(({ id }) => id);
+    expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
     for (const { sql, checksum } of migrations) {
       expect(checksum).toBe(createHash('sha256').update(sql).digest('hex'));
     }
@@ -114,7 +119,7 @@ describe('row 162: migrations', () => {
     const answers = await Promise.all(children.map((child) => child.next()));
     expect(answers).toEqual(children.map(() => ({ schemaVersion: KNOWN })));
     expect(raw(directory).prepare('SELECT count(*) AS n FROM migrations').get()).toEqual({
-      n: KNOWN,
+      n: COUNT,
     });
   });
 });
@@ -125,7 +130,7 @@ describe('the opened store', () => {
     expect(db.pragma('journal_mode', { simple: true })).toBe('wal');
     expect(db.pragma('synchronous', { simple: true })).toBe(2); // FULL
     expect(db.pragma('foreign_keys', { simple: true })).toBe(1);
-    expect(schemaVersion).toBe(readMigrations().length);
+    expect(schemaVersion).toBe(KNOWN);
     db.close();
   });
 
@@ -219,6 +224,23 @@ describe('the schema', () => {
   });
 });
 
+it('row 161: slots are found by workspace, resource and status, and counted from that index alone', () => {
+  const directory = temporaryDirectory();
+  open(directory);
+  expect(indexOf(raw(directory), 'idx_slot_status')).toEqual([
+    'workspace_id',
+    'resource_type',
+    'resource_key',
+    'status',
+  ]);
+  const count = planOf(directory, (db) => {
+    resourceStatements(db, 'main').countSlots({ type: 'runner', key: 'pi' });
+  });
+  expect(count).toBe(
+    'SEARCH runtime_semaphore_slots USING COVERING INDEX idx_slot_status (workspace_id=? AND resource_type=? AND resource_key=? AND status=?)',
+  );
+});
+
 describe('a store that is not to be used', () => {
   const changed = (change: (db: Database.Database) => void): string => {
     const directory = temporaryDirectory();
@@ -256,7 +278,7 @@ describe('a store that is not to be used', () => {
     refusal(() => openDatabase(directory, AT));
     expect(schemaOf(db)).toEqual(before);
     expect(db.prepare('SELECT count(*) AS n FROM migrations').get()).toEqual({
-      n: KNOWN + 1,
+      n: COUNT + 1,
     });
   });
 

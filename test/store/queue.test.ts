@@ -150,9 +150,15 @@ describe('the cost of a long queue: each statement searches an index by what it 
   });
 
   it('starving', () => {
-    const starving = plan(/blocked_since < @before/);
+    const starving = plan(/blocked_since < @before[^@]*LIMIT 1$/);
     expect(starving, 'every queued unit is looked at').toMatch(/blocked_since/);
     expect(starving).not.toMatch(sorts);
+  });
+
+  it('starvingForSlot', () => {
+    const starving = plan(/blocked_since < @before[^@]*LIMIT 100\)/);
+    expect(starving, 'every queued unit is looked at').toMatch(/INDEX idx_work_unit_starving/);
+    expect(starving, 'every need is').not.toMatch(/SCAN work_unit_needs/);
   });
 
   it('nextDue', () => {

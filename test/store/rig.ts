@@ -45,8 +45,8 @@ export function raw(directory: string): Database.Database {
   return db;
 }
 
-/** How SQLite carries out the statement that takes the next queued work unit, as the store has it. */
-export function planOfNextQueued(directory: string): string {
+/** How SQLite carries out the first statement that `work` runs. */
+export function planOf(directory: string, work: (db: Database.Database) => void): string {
   const statements: string[] = [];
   const db = new Database(path.join(directory, STORE_FILE), {
     verbose: (sql) => statements.push(String(sql)),
@@ -54,11 +54,17 @@ export function planOfNextQueued(directory: string): string {
   leftovers.push(() => {
     db.close();
   });
-  workUnitStatements(db, WORKSPACE).nextQueued();
+  work(db);
   const [sql = ''] = statements;
   const plan = db.prepare<[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all();
   return plan.map(({ detail }) => detail).join('\n');
 }
+
+/** The same of the statement that takes the next queued work unit. */
+export const planOfNextQueued = (directory: string): string =>
+  planOf(directory, (db) => {
+    workUnitStatements(db, WORKSPACE).nextQueued();
+  });
 
 let made = 0;
 
@@ -114,9 +120,11 @@ export function insertAttempt(
       attemptNumber: 1,
       runtimeInstanceId: 'instance',
       runnerId: 'command',
+      providerPresetId: null,
       unit: `outlive-main-x-${made}.service`,
       nonce: `nonce ${id}`,
       executor: 'systemd',
+      resumesAttemptId: null,
       at: AT,
       ...known,
     }),

@@ -1,12 +1,26 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { acquireRuntimeLock } from '../../src/store/runtime-lock.ts';
-import { type Child, cleanUp, refusal, startChild, temporaryDirectory } from './rig.ts';
+import type { RuntimeOwner } from '../../src/store/owner-file.ts';
+import { acquireHostLock, acquireRuntimeLock } from '../../src/store/runtime-lock.ts';
+import { AT, type Child, cleanUp, open, refusal, startChild, temporaryDirectory } from './rig.ts';
 
 afterEach(cleanUp);
 
 const description = (directory: string): string => path.join(directory, 'runtime.lock');
+
+const DEAD: RuntimeOwner = {
+  workspaceId: 'main',
+  runtimeInstanceId: 'dead',
+  pid: 1,
+  host: null,
+  port: null,
+  socket: '/run/user/1000/outlive/main/api/api.sock',
+  startedAt: AT,
+  version: '0.0.9',
+  schemaVersion: 1,
+  stateDirectory: null,
+};
 
 async function holder(directory: string, name: string): Promise<Child> {
   const child = startChild('hold-lock', [directory, name]);
@@ -150,10 +164,7 @@ describe('a dead owner', () => {
     child.process.kill('SIGKILL');
     await child.ended();
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toMatchObject({
-      runtimeInstanceId: 'killed',
-      pid: child.process.pid,
-    });
+    expect(lock.dead).toMatchObject([{ runtimeInstanceId: 'killed', pid: child.process.pid }]);
     lock.release();
   });
 
@@ -169,7 +180,7 @@ describe('a dead owner', () => {
       readFileSync(file, 'utf8').replace(String(child.process.pid), `${process.pid}`),
     );
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toMatchObject({ pid: process.pid });
+    expect(lock.dead).toMatchObject([{ pid: process.pid }]);
     lock.release();
   });
 
@@ -177,7 +188,7 @@ describe('a dead owner', () => {
     const directory = temporaryDirectory();
     writeFileSync(description(directory), 'garbage');
     const lock = acquireRuntimeLock(directory, 'main');
-    expect(lock.previous).toBeNull();
+    expect(lock.dead).toEqual([]);
     lock.release();
   });
 });
@@ -188,7 +199,7 @@ describe('the owner', () => {
     const first = acquireRuntimeLock(directory, 'main');
     first.release();
     const second = acquireRuntimeLock(directory, 'main');
-    expect(second.previous).toBeNull();
+    expect(second.dead).toEqual([]);
     second.release();
   });
 
@@ -211,5 +222,107 @@ describe('the owner', () => {
     const error = refusal(() => acquireRuntimeLock(directory, 'main'));
     expect(error.code).toBe('state_dir_unwritable');
     expect(error.message).toContain(directory);
+  });
+});
+
+describe('a takeover; row 004, row 289', () => {
+  it('is owed until it is stored, by whoever comes, also when two died one after the other', async () => {
+    const directory = temporaryDirectory();
+    for (const name of ['first', 'second']) {
+      const child = await owner(directory, name);
+      child.process.kill('SIGKILL');
+      await child.ended();
+    }
+    // One that dies before it could store anything changes nothing about that.
+    const idle = await holder(directory, 'idle');
+    expect(await take(idle)).toMatchObject({ owner: true });
+    idle.process.kill('SIGKILL');
+    await idle.ended();
+    const lock = acquireRuntimeLock(directory, 'main');
+    const names = lock.dead.map(({ runtimeInstanceId }) => runtimeInstanceId);
+    expect(names.sort()).toEqual(['first', 'second']);
+    for (const dead of lock.dead) lock.forget(dead);
+    lock.release();
+    const next = acquireRuntimeLock(directory, 'main');
+    expect(next.dead).toEqual([]);
+    next.release();
+  });
+
+  it('is none after an orderly end: the description is gone before the lock is', async () => {
+    const directory = temporaryDirectory();
+    const child = await owner(directory, 'orderly');
+    child.say('release');
+    await child.next();
+    expect(existsSync(description(directory))).toBe(false);
+    const lock = acquireRuntimeLock(directory, 'main');
+    expect(lock.dead).toEqual([]);
+    lock.release();
+  });
+
+  it('is stored once, with the start that took over, however often that is tried', () => {
+    const store = open();
+    const instance = { id: 'taker', pid: 2, version: '0.1.0', startedAt: AT };
+    const dead = { ...DEAD, runtimeInstanceId: 'dead' };
+    store.recordInstance(instance, [dead]);
+    store.recordInstance({ ...instance, id: 'next' }, [dead]);
+    expect(store.takeovers(10)).toEqual([
+      {
+        at: AT,
+        runtimeInstanceId: 'taker',
+        previousInstanceId: 'dead',
+        previousPid: 1,
+        previousStartedAt: AT,
+        previousVersion: '0.0.9',
+        evidence: 'kernel_lock_free',
+      },
+    ]);
+  });
+});
+
+describe('row 005: an instance id', () => {
+  it('that a start had before is refused, and nothing of it is written', () => {
+    const store = open();
+    const instance = { id: 'same', pid: 1, version: '0.1.0', startedAt: AT };
+    store.recordInstance(instance);
+    const error = refusal(() =>
+      store.recordInstance(instance, [{ ...DEAD, runtimeInstanceId: 'dead' }]),
+    );
+    expect(error.code).toBe('internal');
+    expect(error.message).toContain('same');
+    expect(store.takeovers(10)).toEqual([]);
+  });
+});
+
+describe('the place of a workspace on a user manager', () => {
+  it('is one, whatever the state directory: the refusal names the other one', () => {
+    const runtime = temporaryDirectory();
+    const lock = acquireHostLock(runtime, 'main');
+    lock.describe({ ...DEAD, stateDirectory: '/home/ada/state/outlive/main' });
+    const error = refusal(() => acquireHostLock(runtime, 'main'));
+    expect(error.code).toBe('workspace_owned');
+    expect(error.message).toContain('/home/ada/state/outlive/main');
+    acquireHostLock(runtime, 'lab').release();
+    lock.release();
+    acquireHostLock(runtime, 'main').release();
+  });
+
+  it('whose file was removed is taken again, unless somebody else has it by now', () => {
+    const runtime = temporaryDirectory();
+    const lock = acquireHostLock(runtime, 'main');
+    lock.describe(DEAD);
+    rmSync(path.join(runtime, 'outlive'), { recursive: true });
+    lock.renew();
+    expect(refusal(() => acquireHostLock(runtime, 'main')).extra['owner']).toMatchObject({
+      pid: 1,
+    });
+    rmSync(path.join(runtime, 'outlive'), { recursive: true });
+    const other = acquireHostLock(runtime, 'main');
+    expect(refusal(() => lock.renew()).code).toBe('workspace_owned');
+    other.describe({ ...DEAD, pid: 7 });
+    lock.release();
+    expect(refusal(() => acquireHostLock(runtime, 'main')).extra['owner']).toMatchObject({
+      pid: 7,
+    });
+    other.release();
   });
 });

@@ -189,12 +189,12 @@ describe('row 180: sequence numbers', () => {
     );
   });
 
-  it('are known by first and last, null while there is none', () => {
+  it('are known by the last, and by the floor below which there are none', () => {
     const store = open();
     const id = insertWorkUnit(store);
-    expect(store.events.bounds(id)).toBeNull();
+    expect(store.events.span(id)).toEqual({ floor: 0, last: 0 });
     store.write(() => store.events.append(id, [newEvent(id), newEvent(id)]));
-    expect(store.events.bounds(id)).toEqual({ first: 1, last: 2 });
+    expect(store.events.span(id)).toEqual({ floor: 0, last: 2 });
   });
 
   it('are told to whoever appended, with the position in the whole workspace', () => {

@@ -11,17 +11,27 @@ import Database from 'better-sqlite3';
 import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
+import { FramePages } from '../../src/api/frames.ts';
 import type { RuntimeView } from '../../src/api/schemas.ts';
-import { type Listener, listenOnSocket, listenOnTcp } from '../../src/api/server.ts';
+import {
+  type ApiLimits,
+  type ApiOptions,
+  type Listener,
+  listenOnSocket,
+  listenOnTcp,
+} from '../../src/api/server.ts';
 import type { Entropy } from '../../src/domain/ids.ts';
 import type { Executor } from '../../src/executor/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import type { Context } from '../../src/supervisor/context.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
+import { createMaintenance, type MaintenanceOptions } from '../../src/supervisor/maintenance.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { unitProperties } from '../../src/systemd/properties.ts';
+import { systemTimers, type Timers } from '../../src/systemd/timers.ts';
 import type { Target } from './api-http.ts';
 
 const nobody = (): Promise<never> => Promise.reject(new Error('nobody executes in these tests'));
@@ -114,6 +124,7 @@ function makeContext(directory: string, store: Store): Context {
       umask: 0o022,
       limits: { runner: { pi: 2, command: 4 }, provider: {}, media_provider: {} },
       starvingMs: 60_000,
+      policies: DEFAULT_POLICIES,
       home: directory,
     },
     fault: noFaults,
@@ -134,6 +145,7 @@ const runtime = (socket: string): RuntimeView => ({
   host: null,
   port: null,
   activeAttempts: 0,
+  tookOver: null,
 });
 
 function counter(file: string): Rig['counts'] {
@@ -156,8 +168,18 @@ function counter(file: string): Rig['counts'] {
     );
 }
 
+/** What the rig's daemon waits for a reader of a stream that takes nothing, milliseconds. */
+export const STALL_MS = 60_000;
+
 /** Boots the API on a unix socket and on TCP over one store. */
-export async function bootApi(): Promise<Rig> {
+export async function bootApi(
+  limits: Partial<ApiLimits> = {},
+  upkeep: MaintenanceOptions = {
+    policy: { maxAgeMs: null, budgetBytes: null },
+    intervalMs: 3_600_000,
+  },
+  timers: Timers = systemTimers,
+): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
   atTheEnd(() => store.close());
@@ -167,10 +189,12 @@ export async function bootApi(): Promise<Rig> {
   const context: ApiContext = {
     store,
     supervisor,
+    maintenance: createMaintenance(inner, upkeep),
     hub: inner.hub,
+    streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
   };
-  const options = { log: silent, context, refusal: null };
+  const options: ApiOptions = { log: silent, version: '0.1.0', context, gate: () => null, limits };
   const token = loadToken(path.join(directory, 'token'));
   const tcp = await listenOnTcp(options, 0, token);
   atTheEnd(() => tcp.close());

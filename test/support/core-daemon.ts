@@ -8,16 +8,19 @@ import { ensureDirectory } from '../../src/directories.ts';
 import { uuidv7 } from '../../src/domain/ids.ts';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../../src/domain/request.ts';
 import { TERMINAL_STATUSES } from '../../src/domain/work-unit.ts';
-import { bundledPi, exitRecordScript, WRAPPER } from '../../src/layout.ts';
-import { recover } from '../../src/recovery/recover.ts';
+import { createDirectExecutor } from '../../src/executor/direct.ts';
+import type { Executor } from '../../src/executor/port.ts';
+import { bundledPi, exitRecordScript, keeperScript, WRAPPER } from '../../src/layout.ts';
+import { createCensus, recover } from '../../src/recovery/recover.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import type { WorkUnitRow } from '../../src/store/work-units.ts';
 import { STARVING_MS } from '../../src/supervisor/admission.ts';
 import type { Context } from '../../src/supervisor/context.ts';
-import { noFaults } from '../../src/supervisor/faults.ts';
+import { type Faults, noFaults } from '../../src/supervisor/faults.ts';
 import { createHub, type Hub } from '../../src/supervisor/hub.ts';
+import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
 import { createSupervisor, type Supervisor } from '../../src/supervisor/supervisor.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
 import { createSystemdExecutor } from '../../src/systemd/executor.ts';
@@ -38,7 +41,11 @@ export class InProcessDaemon {
     this.supervisor = createSupervisor(context);
   }
 
-  static async start({ config, workspace, tree, env }: Rig): Promise<InProcessDaemon> {
+  static async start(
+    { config, workspace, tree, env }: Rig,
+    fault: Faults = noFaults,
+    kind: Executor['kind'] = 'systemd',
+  ): Promise<InProcessDaemon> {
     const { directories, file } = config;
     const { state, attempts, sessions, exits, decisions, token, runtime, cache } = directories;
     for (const directory of [state, attempts, sessions, exits, decisions, token, runtime, cache]) {
@@ -49,15 +56,23 @@ export class InProcessDaemon {
       throw error;
     });
     const store = openStore(directories.store, workspace, new Date(entropy.now()).toISOString());
-    const executor = createSystemdExecutor({
-      workspace,
-      busAddress: config.busAddress,
-      userRuntime: directories.userRuntime,
-      exits,
-      exitRecordScript: exitRecordScript(),
-      entropy,
-      report: () => undefined,
-    });
+    const common = { workspace, exits, exitRecordScript: exitRecordScript() };
+    const executor =
+      kind === 'systemd'
+        ? createSystemdExecutor({
+            ...common,
+            busAddress: config.busAddress,
+            userRuntime: directories.userRuntime,
+            entropy,
+            report: () => undefined,
+          })
+        : createDirectExecutor({
+            ...common,
+            directory: directories.direct,
+            runtimeDirectory: runtime,
+            keeperScript: keeperScript(),
+            searchPath: env['PATH'] ?? '',
+          });
     await executor.connect();
     const node = process.execPath;
     const daemon = new InProcessDaemon(
@@ -84,9 +99,10 @@ export class InProcessDaemon {
           umask: config.umask,
           limits: file.limits,
           starvingMs: STARVING_MS,
+          policies: DEFAULT_POLICIES,
           home: config.home,
         },
-        fault: noFaults,
+        fault,
       },
       tree,
     );
@@ -96,7 +112,7 @@ export class InProcessDaemon {
       version: 'test',
       startedAt: new Date(entropy.now()).toISOString(),
     });
-    await recover(daemon.context, daemon.supervisor);
+    await recover(daemon.context, createCensus(daemon.context, daemon.supervisor));
     daemon.supervisor.start();
     return daemon;
   }

@@ -15,6 +15,7 @@ import type { Context, Settings } from '../../src/supervisor/context.ts';
 import { cancel } from '../../src/supervisor/end.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
 import { createHub } from '../../src/supervisor/hub.ts';
+import { DEFAULT_POLICIES, type Policies } from '../../src/supervisor/policies.ts';
 import { type Submission, submit } from '../../src/supervisor/submit.ts';
 import { createWriter } from '../../src/supervisor/writer.ts';
 
@@ -82,6 +83,7 @@ const settings: Settings = {
   umask: 0o077,
   limits: { provider: {}, runner: {}, media_provider: {} },
   starvingMs: STARVING_MS,
+  policies: DEFAULT_POLICIES,
   home: '/',
 };
 
@@ -103,7 +105,12 @@ export class QueueRig {
   readonly #claim: () => ClaimResult;
   #submitted = 0;
 
-  constructor(store: Store, limits: Limits = {}, executor: Partial<Executor> = {}) {
+  constructor(
+    store: Store,
+    limits: Limits = {},
+    executor: Partial<Executor> = {},
+    policies: Partial<Policies> = {},
+  ) {
     this.store = store;
     this.#limits = { provider: {}, runner: {}, media_provider: {}, ...limits };
     const hub = createHub((error) => {
@@ -118,7 +125,11 @@ export class QueueRig {
       entropy: this.entropy,
       hub,
       log: pino({ level: 'silent' }),
-      settings: { ...settings, limits: this.#limits },
+      settings: {
+        ...settings,
+        limits: this.#limits,
+        policies: { ...DEFAULT_POLICIES, ...policies },
+      },
       fault: noFaults,
     };
     this.#claim = createClaimer(this.context);

@@ -14,9 +14,11 @@ import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/
 import { type Client, createClient } from '../../src/client/client.ts';
 import { type Config, loadConfig } from '../../src/config.ts';
 import { dropInDirectoryName, sliceName } from '../../src/domain/names.ts';
+import { DAEMON_NODE_FLAGS } from '../../src/layout.ts';
 import type { FaultPoint } from '../../src/supervisor/faults.ts';
 import { writePiLab } from './scripted-model/lab.ts';
 import { type ScriptedModel, startScriptedModel } from './scripted-model/server.ts';
+import { killDirectAttempts, pathWithoutSystemd } from './without-systemd.ts';
 
 export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const run = promisify(execFile);
@@ -100,11 +102,19 @@ export class Rig {
   }
 
   static async create(
-    options: { apiKey?: string; modelKey?: string; stateHome?: string } = {},
+    options: {
+      apiKey?: string;
+      modelKey?: string;
+      stateHome?: string;
+      /** A machine without systemd: no tools of it on PATH, no bus. */
+      withoutSystemd?: boolean;
+    } = {},
   ): Promise<Rig> {
-    const runtime = process.env['XDG_RUNTIME_DIR'];
-    if (!runtime) throw new Error('XDG_RUNTIME_DIR is not set: run this through ops/scripts/host');
     const base = mkdtempSync(path.join(os.homedir(), 'rig-'));
+    const runtime = options.withoutSystemd
+      ? path.join(base, 'run')
+      : process.env['XDG_RUNTIME_DIR'];
+    if (!runtime) throw new Error('XDG_RUNTIME_DIR is not set: run this through ops/scripts/host');
     const workspace = `t${randomBytes(4).toString('hex')}`;
     const modelKey = options.modelKey ?? 'test-key';
     const model = await startScriptedModel({ apiKey: modelKey });
@@ -116,12 +126,16 @@ export class Rig {
       retries: 'off',
     });
     const env = {
-      PATH: process.env['PATH'] ?? '',
+      PATH: options.withoutSystemd ? pathWithoutSystemd(base) : (process.env['PATH'] ?? ''),
       HOME: os.homedir(),
       LANG: 'C.UTF-8',
       XDG_RUNTIME_DIR: runtime,
-      DBUS_SESSION_BUS_ADDRESS:
-        process.env['DBUS_SESSION_BUS_ADDRESS'] ?? `unix:path=${runtime}/bus`,
+      ...(options.withoutSystemd
+        ? {}
+        : {
+            DBUS_SESSION_BUS_ADDRESS:
+              process.env['DBUS_SESSION_BUS_ADDRESS'] ?? `unix:path=${runtime}/bus`,
+          }),
       XDG_STATE_HOME: options.stateHome ?? path.join(base, 'state'),
       XDG_CONFIG_HOME: path.join(base, 'config'),
       XDG_CACHE_HOME: path.join(base, 'cache'),
@@ -153,7 +167,7 @@ export class Rig {
       ...options.env,
       ...(options.fault ? { OUTLIVE_FAULT: options.fault } : {}),
     };
-    const child = spawn(process.execPath, [path.join(ROOT, 'dist/main.js')], {
+    const child = spawn(process.execPath, [...DAEMON_NODE_FLAGS, path.join(ROOT, 'dist/main.js')], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
@@ -163,14 +177,7 @@ export class Rig {
   }
 
   private ready(daemon: DaemonProcess): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const stop = onOutput(daemon, (text) => {
-      if (text.includes('"msg":"ready"')) resolve();
-    });
-    void daemon.exited.then((how) =>
-      reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
-    );
-    return promise.finally(stop);
+    return said(daemon, '"msg":"ready"');
   }
 
   /** Submits and returns at once. */
@@ -257,6 +264,7 @@ export class Rig {
   async end(): Promise<void> {
     for (const daemon of this.daemons) daemon.kill('SIGKILL');
     await Promise.all(this.daemons.map((daemon) => daemon.exited));
+    await killDirectAttempts(this.config.directories.direct);
     await systemctl('stop', sliceName(this.workspace)).catch(() => undefined);
     await systemctl('reset-failed', `outlive-${this.workspace}-*`).catch(() => undefined);
     await this.model.close();
@@ -278,6 +286,18 @@ function onOutput(daemon: DaemonProcess, listener: OutputListener): () => void {
   listeners.set(daemon, set.add(listener));
   listener(daemon.output());
   return () => set.delete(listener);
+}
+
+/** Resolves once the daemon has written `words`; rejects when it ends before. */
+export async function said(daemon: DaemonProcess, words: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = onOutput(daemon, () => {
+    if (daemon.output().includes(words)) resolve();
+  });
+  void daemon.exited.then((how) =>
+    reject(new Error(`the daemon ended (${how}): ${daemon.output()}`)),
+  );
+  await promise.finally(stop);
 }
 
 function daemonProcess(child: ChildProcess): DaemonProcess {

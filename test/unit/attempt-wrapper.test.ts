@@ -138,7 +138,14 @@ const LAUNCH = {
   unit: 'u',
   nonce: 'n',
   runnerId: 'pi',
-  runner: { kind: 'pi', command: ['pi'], sessionFile: '/s.jsonl', prompt: 'p', model: null },
+  runner: {
+    kind: 'pi',
+    command: ['pi'],
+    sessionFile: '/s.jsonl',
+    prompt: 'p',
+    continuation: null,
+    model: null,
+  },
   cwd: '/w',
   environment: { A: 'b' },
   credentialVariables: [],
@@ -150,6 +157,7 @@ const LAUNCH = {
     cancelGraceMs: 0,
     toolTimeoutMs: 1,
   },
+  ceiling: { microUsd: null, tokens: 5 },
   controlSocket: '/c.sock',
   captureBytes: 10,
   umask: 0o022,
@@ -157,6 +165,13 @@ const LAUNCH = {
 
 test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
+});
+
+test('a launch file of a daemon that knew no continuation and no ceiling has none', () => {
+  const { continuation: _none, ...runner } = LAUNCH.runner;
+  const { ceiling: _ceiling, ...older } = { ...LAUNCH, runner };
+  const ceiling = { microUsd: null, tokens: null };
+  expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
 
 test.each([

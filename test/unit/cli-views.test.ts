@@ -24,6 +24,7 @@ const ATTEMPT: AttemptView = {
   runtimeInstanceId: 'runtime-1',
   runnerId: 'pi',
   providerPresetId: null,
+  resumesAttemptId: null,
   status: 'failed',
   createdAt: '2026-11-29T20:00:00.000Z',
   startedAt: '2026-11-29T20:00:01.000Z',

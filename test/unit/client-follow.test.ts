@@ -55,6 +55,19 @@ const range = (from: number, to: number): number[] =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
 describe('followEvents', () => {
+  it('says on a new connection which store its number is of, once it was told', async () => {
+    const epochs: (string | null)[] = [];
+    const { client } = await serve((received, response) => {
+      if (!isStream(received)) return json(response, 200, aWorkUnit());
+      epochs.push(received.url.searchParams.get('epoch'));
+      response.setHeader('outlive-epoch', 'first');
+      const after = afterSeqOf(received);
+      return stream(response, aRun(4).slice(after, after + 2));
+    });
+    expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
+    expect(epochs).toEqual([null, 'first']);
+  });
+
   it('hands out what is stored and what comes, to the terminal event', async () => {
     const { client, daemon } = await serve((_, response) => stream(response, aRun(5)));
     expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 5));
@@ -179,6 +192,21 @@ describe('followEvents', () => {
       response.end(daemon.requests.length === 1 ? broken : '');
     });
     expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
+  });
+
+  it('goes on after its last event when it was dismissed for taking nothing', async () => {
+    const dismissed = broken.replace('control_plane_snapshot_required', 'stream_stalled');
+    const { client, daemon } = await serve((received, response) => {
+      const rest = aRun(4).slice(afterSeqOf(received));
+      const last = daemon.requests.length === 3;
+      stream(response, last ? rest : rest.slice(0, 1), { keepOpen: true });
+      response.end(last ? '' : dismissed);
+    });
+    const told: string[] = [];
+    const onConnection = (state: string): unknown => told.push(state);
+    expect(await collect(client.followEvents('issue42', { onConnection }))).toEqual(range(1, 4));
+    expect(daemon.requests.map(afterSeqOf)).toEqual([0, 1, 2]);
+    expect(told, 'the daemon was never away').toEqual([]);
   });
 
   it('passes the problem on where reading again does not help', async () => {

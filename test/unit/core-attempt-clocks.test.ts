@@ -29,7 +29,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-function clocked(onExpired?: (code: SilenceCode) => void): Clocked {
+function clocked(onExpired?: (code: SilenceCode) => void, reachable = true): Clocked {
   const makeSure = vi.fn<() => Promise<void>>(() => Promise.resolve());
   const expired: SilenceCode[] = [];
   const problems: unknown[] = [];
@@ -37,6 +37,7 @@ function clocked(onExpired?: (code: SilenceCode) => void): Clocked {
     policy: POLICY,
     now: () => performance.now(),
     makeSure,
+    reachable: () => reachable,
     onExpired: (code) => {
       onExpired?.(code);
       expired.push(code);
@@ -63,11 +64,37 @@ async function beating(clocks: AttemptClocks, ms: number): Promise<void> {
 }
 
 describe('silence', () => {
-  it('of a wrapper that was never heard expires nothing, T37', async () => {
+  it('of a wrapper that has just been taken up expires nothing before it had time to greet, T37', async () => {
     const { expired, makeSure } = clocked();
+    await vi.advanceTimersByTimeAsync(29_999);
+    expect(makeSure).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(POLICY.heartbeatTimeoutMs);
+    expect(makeSure, 'asked once, then its silence counts').toHaveBeenCalledTimes(1);
+    expect(expired).toEqual([]);
+  });
+
+  it('of a wrapper that never greets, though its socket is open, ends as heartbeat_timeout', async () => {
+    const { expired } = clocked();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(expired).toEqual(['heartbeat_timeout']);
+  });
+
+  it('without any socket counts by the spool alone', async () => {
+    const { clocks, expired } = clocked(undefined, false);
+    for (let passed = 0; passed < 300_000; passed += 15_000) {
+      clocks.spoolGrew([event('progress')]);
+      await vi.advanceTimersByTimeAsync(15_000);
+    }
+    expect(expired).toEqual([]);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(expired).toEqual(['idle_timeout']);
+  });
+
+  it('of a frozen unit that never greeted does not count before it thaws', async () => {
+    const { clocks, expired, makeSure } = clocked();
+    makeSure.mockImplementation(() => Promise.resolve(clocks.setFrozen(true)));
     await vi.advanceTimersByTimeAsync(3_600_000);
     expect(expired).toEqual([]);
-    expect(makeSure).not.toHaveBeenCalled();
   });
 
   it('expires once as heartbeat_timeout, after it was made sure of', async () => {

@@ -22,7 +22,7 @@ describe('bash completion', () => {
   it.each<[string[], string[]]>([
     [
       ['outlive', 're'],
-      ['retry', 'reconcile', 'resume'],
+      ['retry', 'reconcile', 'resume', 'restore'],
     ],
     [
       ['outlive', 'daemon', 'st'],

@@ -31,7 +31,9 @@ function aSupervisor(position: number, runtimeInstanceId = 'runtime-1'): Supervi
     queue: { queued: 0, blocked: 0, nextDueAt: null },
     watching: 0,
     blockers: [],
+    backingOff: [],
     recovery: null,
+    takeovers: [],
   };
 }
 
@@ -197,6 +199,24 @@ describe('watchWorkspace', () => {
     const { log } = await watchUntil(client, 21);
     expect(log).toEqual(['snapshot runtime-1 5', 'event 6', 'snapshot runtime-1 20', 'event 21']);
     expect(asked()).toEqual(['5', '6', '20']);
+  });
+
+  it('goes on from its cursor when it was dismissed for taking nothing, without a snapshot', async () => {
+    const body = { type: 'urn:x', title: 't', status: 408, code: 'stream_stalled', detail: 'd' };
+    const problemFrame = `event: problem\ndata: ${JSON.stringify({ ...body, errors: [] })}\n\n`;
+    const script: Script = {
+      position: 5,
+      instance: 'runtime-1',
+      list: Promise.resolve(),
+      streams: [
+        streaming(`${ready(5)}${frame(at(6))}${problemFrame}`),
+        streaming(`${frame(at(7))}${ready(6)}`, { keepOpen: true }),
+      ],
+    };
+    const { client, asked } = await serve(script);
+    const { log } = await watchUntil(client, 7);
+    expect(log).toEqual(['snapshot runtime-1 5', 'event 6', 'event 7']);
+    expect(asked()).toEqual(['5', '6']);
   });
 
   it('ends with what the caller threw, and gives up on a daemon that stays away', async () => {

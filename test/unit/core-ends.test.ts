@@ -111,6 +111,8 @@ describe('retry of stale work', () => {
     unit: rig.active(id).unit,
     nonce: rig.active(id).nonce,
     state: 'active',
+    jobPending: false,
+    everRan: true,
     frozen: false,
     invocationId: null,
     controlGroup: null,

@@ -80,3 +80,19 @@ describe('the scheduler', () => {
     expect(await all).toEqual([id]);
   });
 });
+
+describe('delayed work', () => {
+  it('is launched by a timer when its time has come, and not before', async () => {
+    const rig = new QueueRig(open());
+    const id = rig.submit();
+    rig.store.queue.delay(id, new Date(rig.entropy.now() + 60).toISOString());
+    const all = launched(rig, 1);
+    const other = rig.submit();
+    scheduler?.wake();
+    expect(await all, 'the delayed one is passed by').toEqual([other]);
+    await scheduler?.close();
+    const late = launched(rig, 1);
+    rig.entropy.advance(60); // The real timer of 60 ms finds the injected clock there.
+    expect(await late).toEqual([id]);
+  });
+});

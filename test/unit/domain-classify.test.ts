@@ -149,10 +149,12 @@ describe('Result=timeout has three meanings', () => {
   });
 });
 
+const NEVER_STARTED = { kind: 'never_started', reason: null, counts: true };
+
 describe('rule 6: nothing ran', () => {
   it('when recovery won the claim and there is neither spool nor record', () => {
     const known = { claim: 'revoked', opened: null, end: null } as const;
-    expect(verdict(known)).toEqual({ rule: 6, outcome: { kind: 'never_started' } });
+    expect(verdict(known)).toEqual({ rule: 6, outcome: NEVER_STARTED });
     expect(verdict({ ...known, hostChanged: true }).rule).toBe(6);
   });
 
@@ -160,13 +162,49 @@ describe('rule 6: nothing ran', () => {
     const late = end('exit-code exited 191');
     expect(verdict({ claim: 'revoked', opened: null, end: late })).toEqual({
       rule: 6,
-      outcome: { kind: 'never_started' },
+      outcome: NEVER_STARTED,
     });
   });
 
   it('is not said of a start that systemd failed, revoked or not', () => {
     const missing = end('exit-code exited 203');
     expect(short({ claim: 'revoked', opened: null, end: missing })).toBe('10 failed launch_failed');
+  });
+
+  it.each([
+    ['is a start that timed out in a frozen slice', 'timeout killed TERM'],
+    ['is one that had to be killed', 'timeout killed KILL'],
+    ['was killed before its wrapper had begun', 'signal killed KILL'],
+    ['ran out of memory before its wrapper had begun', 'oom-kill killed KILL'],
+    ['could not be forked', 'resources unknown'],
+  ])('when it %s: nobody stopped it and nothing ran', (_, record) => {
+    expect(short({ claim: 'revoked', opened: null, end: end(record) })).toBe('6 never_started');
+  });
+
+  it('is not said when somebody stopped it before its wrapper had begun', () => {
+    const known = { claim: 'revoked', opened: null, end: end('success killed TERM') } as const;
+    expect(short(known)).toBe('8 cancelled stopped_externally');
+  });
+
+  it('but a manager that goes down stops nobody’s work: it is started again', () => {
+    const stopping = end('success killed TERM', { managerState: 'stopping' });
+    expect(short({ claim: 'revoked', opened: null, end: stopping })).toBe('6 never_started');
+  });
+
+  it('carries what systemd said against the start', () => {
+    const startProblem = { kind: 'refused', reason: 'Unit x.slice is masked.' } as const;
+    expect(verdict({ claim: 'revoked', opened: null, startProblem }).outcome).toEqual({
+      kind: 'never_started',
+      reason: 'Unit x.slice is masked.',
+      counts: true,
+    });
+  });
+
+  it('counts for nothing when a unit that is not ours had the name', () => {
+    const startProblem = { kind: 'name_taken', reason: 'taken' } as const;
+    expect(verdict({ claim: 'revoked', opened: null, startProblem }).outcome).toMatchObject({
+      counts: false,
+    });
   });
 
   it('is not said when the wrapper holds the claim: it may have run', () => {
@@ -178,6 +216,25 @@ describe('rule 7: the host went away', () => {
   it('when SIGTERM came while the manager was stopping', () => {
     const known = end('success killed TERM', { managerState: 'stopping' });
     expect(short({ end: known, saidToldToStop: true })).toBe('7 lost host_shutdown');
+  });
+
+  it.each([
+    ['needed SIGKILL', { end: 'timeout killed KILL' }],
+    ['was killed at once', { end: 'signal killed KILL' }],
+    ['had been told to stop and exited by itself', { end: 'exit-code exited 1', told: true }],
+  ])(
+    'also for a unit that %s then',
+    (_, { end: record, told = false }: { end: string; told?: boolean }) => {
+      const known = { end: end(record, { managerState: 'stopping' }), saidToldToStop: told };
+      expect(short(known)).toBe('7 lost host_shutdown');
+    },
+  );
+
+  it.each([
+    ['ran out of memory', 'oom-kill killed KILL', '9 failed oom'],
+    ['failed by itself', 'exit-code exited 3', '12 failed exit_code'],
+  ])('but not for one that %s while the manager was stopping', (_, record, as) => {
+    expect(short({ end: end(record, { managerState: 'stopping' }) })).toBe(as);
   });
 
   it('needs the manager to say so: the same SIGTERM in a running manager is a stop', () => {
@@ -251,6 +308,12 @@ describe('rule 9: an abnormal end', () => {
 });
 
 describe('rule 10: it was never launched', () => {
+  it('194 is a disk that was full, in words', () => {
+    const { outcome } = verdict({ opened: null, end: end('exit-code exited 194') });
+    expect(outcome).toMatchObject({ kind: 'failed', code: 'disk_full' });
+    expect(message(outcome)).toMatch(/no space/);
+  });
+
   it.each([
     [200, 'CHDIR'],
     [203, 'EXEC'],
@@ -328,6 +391,25 @@ describe('rule 12: an exit status other than 0', () => {
 });
 
 describe('rule 13: success', () => {
+  it.each(['running', 'stopping'])(
+    'is a good last word, whoever sent a SIGTERM between it and the exit; manager %s',
+    (managerState) => {
+      const term = end('success killed TERM', { managerState });
+      expect(short({ lastWord: lastWord(), end: term })).toBe('13 succeeded');
+    },
+  );
+
+  it('is not a good word of a wrapper that had been told to stop before', () => {
+    const known = { lastWord: lastWord(), end: end('success killed TERM'), saidToldToStop: true };
+    expect(short(known)).toBe('8 cancelled stopped_externally');
+  });
+
+  it('is not a good word before SIGKILL, memory or the watchdog', () => {
+    for (const record of ['signal killed KILL', 'oom-kill killed TERM', 'watchdog killed TERM']) {
+      expect(short({ lastWord: lastWord(), end: end(record) }), record).toMatch(/^9 failed /);
+    }
+  });
+
   it('is a good last word and exit status 0', () => {
     expect(short({ lastWord: lastWord(), end: end('success exited 0') })).toBe('13 succeeded');
   });

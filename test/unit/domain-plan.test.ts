@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { UnitFacts } from '../../src/executor/port.ts';
+import type { RecoveryAction, RecoveryView } from '../../src/recovery/plan.ts';
 import { planRecovery } from '../../src/recovery/plan.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 
@@ -26,6 +27,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   toldToStop: false,
   lastWord: null,
   intent: null,
+  startProblem: null,
   exit: null,
   decidedByRule: null,
   createdAt: '2026-01-01T00:00:00.000Z',
@@ -36,6 +38,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   abortRequestedAt: null,
   errorCode: null,
   errorMessage: null,
+  resumesAttemptId: null,
 });
 
 const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'active') =>
@@ -43,6 +46,8 @@ const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'a
     unit: name,
     nonce,
     state,
+    jobPending: false,
+    everRan: true,
     frozen: false,
     invocationId: null,
     controlGroup: null,
@@ -55,15 +60,28 @@ const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'a
 const A = 'outlive-main-a-1.service';
 const B = 'outlive-main-b-1.service';
 
+const nothing: RecoveryView = {
+  attempts: [],
+  work: [],
+  endedHolders: [],
+  units: [],
+  endedNonces: new Set(),
+  watched: new Set(),
+  reported: new Set(),
+};
+
+function line(action: RecoveryAction): string {
+  if ('attempt' in action) return `${action.kind} ${action.attempt.unit}`;
+  if ('work' in action) return `${action.kind} ${action.work.handle}`;
+  return `${action.kind} ${'unit' in action ? action.unit : action.attemptId}`;
+}
+
 /** The plan, each action as one line. */
 const plan = (
   attempts: readonly AttemptRow[],
   units: readonly UnitFacts[],
   ended: readonly string[] = [],
-): string[] =>
-  planRecovery({ attempts, units, endedNonces: new Set(ended) }).map((action) =>
-    'attempt' in action ? `${action.kind} ${action.attempt.unit}` : `${action.kind} ${action.unit}`,
-  );
+): string[] => planRecovery({ ...nothing, attempts, units, endedNonces: new Set(ended) }).map(line);
 
 describe('the recovery plan', () => {
   it('is empty when there is nothing', () => {
@@ -97,12 +115,18 @@ describe('the recovery plan', () => {
   });
 
   it('lets go of a dead unit whose attempt had ended', () => {
-    expect(plan([], [unit(A, 'n', 'failed')], ['n'])).toEqual([`release ${A}`]);
-    expect(plan([], [unit(A, 'n', 'inactive')], ['n'])).toEqual([`release ${A}`]);
+    expect(plan([], [unit(A, 'n', 'failed')], ['n'])).toEqual([`release_unit ${A}`]);
+    expect(plan([], [unit(A, 'n', 'inactive')], ['n'])).toEqual([`release_unit ${A}`]);
   });
 
   it('reports a living unit whose attempt had ended, and does not touch it', () => {
     expect(plan([], [unit(A, 'n', 'active')], ['n'])).toEqual([`report_foreign ${A}`]);
+  });
+
+  it('does not let go of one whose start job is still queued: it is not dead', () => {
+    const heldBack = { ...unit(A, 'n', 'inactive'), jobPending: true };
+    expect(plan([], [heldBack], ['n'])).toEqual([`report_foreign ${A}`]);
+    expect(plan([attempt(A, 'n')], [heldBack])).toEqual([`reattach ${A}`]);
   });
 
   it('reports a unit of which the store knows nothing, dead or alive', () => {

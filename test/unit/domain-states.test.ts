@@ -45,6 +45,9 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
   ['cancelling', 'runner_failed', 'failed'],
   ['cancelling', 'never_started', 'cancelled'],
   ['running', 'runner_cancelled', 'cancelled'],
+  ['running', 'launch_failed', 'failed'],
+  ['waiting_for_approval', 'launch_failed', 'failed'],
+  ['waiting_for_approval', 'never_started', 'queued'],
   ['waiting_for_approval', 'runner_succeeded', 'succeeded'],
   ['waiting_for_approval', 'budget_exceeded', 'cancelling'],
   ['claimed', 'interrupt', 'cancelling'],
@@ -53,6 +56,8 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
   ['running', 'heartbeat_timeout', 'cancelling'],
   ['running', 'tool_timeout', 'cancelling'],
   ['running', 'budget_exceeded', 'cancelling'],
+  ['claimed', 'provider_backoff', 'queued'],
+  ['running', 'provider_backoff', 'queued'],
   ['stale', 'resume', 'queued'],
   ['stale', 'reconcile_alive', 'running'],
 ];

@@ -54,7 +54,7 @@ test('a cap lets in as many as leave, in order, without those that withdrew', ()
 describe('waiting for a job', () => {
   const timers = new ManualTimers();
 
-  const settled = async (promise: Promise<void>): Promise<boolean> => {
+  const settled = async (promise: Promise<unknown>): Promise<boolean> => {
     let done = false;
     promise.then(
       () => {
@@ -69,15 +69,16 @@ describe('waiting for a job', () => {
   test('ends with that job of that unit only, also when it ended before it was asked for', async () => {
     const jobs = new JobWatch(timers);
     const early = jobs.watch('a.service', 1);
-    jobs.onEnded('a.service', '/job/1');
+    jobs.onEnded('a.service', '/job/1', 'done');
     expect(await settled(early.ended('/job/1'))).toBe(true);
     const waiting = jobs.watch('a.service', 1);
     const ended = waiting.ended('/job/3');
-    jobs.onEnded('b.service', '/job/3');
-    jobs.onEnded('a.service', '/job/2');
+    jobs.onEnded('b.service', '/job/3', 'done');
+    jobs.onEnded('a.service', '/job/2', 'done');
     expect(await settled(ended)).toBe(false);
-    jobs.onEnded('a.service', '/job/3');
+    jobs.onEnded('a.service', '/job/3', 'done');
     expect(await settled(ended)).toBe(true);
+    expect(await ended, 'with its result').toBe('done');
     early.stop();
     waiting.stop();
     expect(timers.pending).toBe(0);
@@ -91,6 +92,7 @@ describe('waiting for a job', () => {
     const missed = jobs.watch('a.service', 43).ended('/job/1');
     jobs.onMissed();
     expect(await settled(missed)).toBe(true);
+    expect([await late, await missed], 'nobody knows how').toEqual([null, null]);
   });
 });
 

@@ -16,7 +16,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { exitRecordSchema } from '../../src/domain/evidence.ts';
-import { startTicksOf } from '../../src/systemd/host-facts.ts';
+import { startTicksOf } from '../../src/executor/process-table.ts';
 
 const SCRIPT = fileURLToPath(new URL('../../ops/units/exit-record.sh', import.meta.url));
 const NONCE = '0123456789abcdef0123456789abcdef';

@@ -1,6 +1,6 @@
 import os from 'node:os';
 import { describe, expect, test } from 'vitest';
-import { startTicksOf } from '../../src/systemd/host-facts.ts';
+import { startTicksOf } from '../../src/executor/process-table.ts';
 import { hintOf } from '../../src/systemd/signals.ts';
 import { signalName, unitFacts } from '../../src/systemd/unit-facts.ts';
 import { unitOfPath, unitPath } from '../../src/systemd/unit-path.ts';
@@ -42,6 +42,8 @@ describe('facts of a unit', () => {
       unit: UNIT,
       nonce: 'abc',
       state: 'active',
+      jobPending: false,
+      everRan: false,
       frozen: false,
       invocationId: '81e06dfa',
       controlGroup: '/user.slice/a.service',
@@ -177,6 +179,7 @@ describe('a signal', () => {
   test('of an ended job names job and unit', () => {
     expect(manager('JobRemoved', 4, JOB, UNIT, 'done')).toEqual({
       kind: 'job',
+      result: 'done',
       job: JOB,
       unit: UNIT,
     });

@@ -134,6 +134,7 @@ export async function makeLab(
     controlSocket: path.join(root, 'run/control.sock'),
     captureBytes: 64 * 1024,
     umask: 0o022,
+    ceiling: { microUsd: null, tokens: null },
     ...changes,
     version: (changes.version ?? LAUNCH_VERSION) as typeof LAUNCH_VERSION,
     timeouts: { ...TIMEOUTS, ...changes.timeouts },

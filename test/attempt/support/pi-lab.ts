@@ -36,6 +36,7 @@ export interface PiLabChanges {
   /** The prompt, without a script. */
   readonly prompt?: string;
   readonly model?: string | null;
+  readonly continuation?: string;
   readonly command?: readonly string[];
   readonly launch?: LaunchChanges;
   readonly pi?: Partial<PiLabOptions>;
@@ -57,6 +58,7 @@ export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
       command: changes.command ?? PI_COMMAND,
       sessionFile: changes.sessionFile ?? path.join(root, 'session.jsonl'),
       prompt,
+      continuation: changes.continuation ?? null,
       model: changes.model === undefined ? 'lab/scripted' : changes.model,
     }),
     changes.launch,

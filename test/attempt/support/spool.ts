@@ -5,8 +5,8 @@ import {
   lastWordSchema,
   openedSchema,
   type SpoolLine,
-  spoolLineSchema,
 } from '../../../src/domain/spool.ts';
+import { strictLine } from '../../support/spool-line.ts';
 
 export const MAX_LINE_BYTES = 64 * 1024;
 
@@ -36,7 +36,7 @@ export function lastWordOf(lines: readonly SpoolLine[]): LastWord {
 
 function checkLine(text: string, index: number): SpoolLine {
   if (Buffer.byteLength(text) >= MAX_LINE_BYTES) throw new Error(`line ${index + 1} is too long`);
-  const line = spoolLineSchema.parse(JSON.parse(text));
+  const line = strictLine(text);
   if (line.n !== index + 1) throw new Error(`line ${index + 1} has n ${line.n}`);
   if ((index === 0) !== (line.type === 'attempt.opened')) {
     throw new Error(`line ${index + 1} is ${line.type}`);

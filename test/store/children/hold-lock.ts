@@ -14,7 +14,7 @@ function take(): void {
   try {
     const lock = acquireRuntimeLock(directory, 'main');
     held.push(lock);
-    say({ owner: true, pid: process.pid, previous: lock.previous?.runtimeInstanceId ?? null });
+    say({ owner: true, pid: process.pid, previous: lock.dead.at(-1)?.runtimeInstanceId ?? null });
   } catch (error) {
     const { code, message, extra } = error as OutliveError;
     say({ owner: false, code: error instanceof OutliveError ? code : 'raw', message, extra });
@@ -32,6 +32,7 @@ function describe(): void {
     startedAt: '2026-01-02T03:04:05.678Z',
     version: '0.1.0',
     schemaVersion: 1,
+    stateDirectory: directory,
   });
   say({ described: true });
 }

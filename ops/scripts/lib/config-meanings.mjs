@@ -1,0 +1,34 @@
+/** One line for each key of config.json: what the schema cannot say itself. */
+export const CONFIG_MEANINGS = {
+  'api.port': 'TCP port of the API on 127.0.0.1; 0 takes any free one, null opens none',
+  'api.streamStallMs':
+    'milliseconds after which a reader of a stream that takes nothing is dismissed; it can resume',
+  'pi.command': 'your own Pi: program and leading arguments; absent: the one outlive depends on',
+  'pi.agentDir': 'an isolated agent directory; absent: your own, `~/.pi/agent`',
+  keyVariables: 'names of variables that hold keys; their values reach Pi only, as credentials',
+  passEnvironment: 'names of further variables of the daemon that runners see',
+  environment: 'further variables for runners, by value; no place for secrets',
+  umask: 'octal umask of the programs runners start; absent: the daemon’s own',
+  'limits.runner': 'how many runs of each runner at once; a runner that is not named has no limit',
+  'limits.provider':
+    'the same for each provider, by the part of `--model` before the slash, or for each preset',
+  'limits.media_provider': 'the same for each media provider',
+  presets:
+    'providers with a model under a name of their own: `{ "fast": { "provider", "model", "maxParallel" } }`',
+  'providerRetry.maxAttempts': 'attempts of one work unit in a row that its provider may fail',
+  'providerRetry.maxDelayMs': 'milliseconds from the first of them to the start of the last',
+  'breaker.failures': 'failures in a row, over all work of a provider, that pause it',
+  'breaker.firstPauseMs': 'its first pause; doubles while it goes on failing',
+  'breaker.maxPauseMs': 'its longest pause, unless the provider names a later reset',
+  'spend.timeZone': 'whose midnight ends a day, as `Europe/Berlin`; absent: the daemon’s own',
+  'spend.day.maxCostUsd': 'US dollars the whole workspace may spend on one day',
+  'spend.day.maxTokens': 'tokens the whole workspace may spend on one day',
+  'spend.kinds':
+    'ceilings of one work unit by its kind: `{ "task_run": { "maxCostUsd", "maxTokens" } }`',
+  'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
+  'retention.days': 'days after its end that work is kept whole; null for ever',
+  'retention.diskBudgetBytes':
+    'bytes of store, spools, sessions and exit records together before ended work goes early, oldest first; null for any number',
+  'retention.intervalMinutes': 'minutes between two runs of retention by itself',
+  captureBytes: 'bytes kept of a runner’s stdout and of its stderr, half head and half tail',
+};

@@ -1,0 +1,176 @@
+/**
+ * What becomes of a lost attempt: the evidence beyond the end itself, and the decision.
+ * This is the only place in outlive that resumes anything.
+ */
+import { timestamp } from '../domain/ids.ts';
+import type { LossCode } from '../domain/outcome-codes.ts';
+import { describeOutcome } from '../domain/outcome-codes.ts';
+import type { LossDecision, ResumeNote, SpoolCall } from '../domain/resume.ts';
+import { decideLoss, defaultLostPolicy, RESUME_LIMITS, sortCalls } from '../domain/resume.ts';
+import type { SessionState } from '../domain/session-file.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import type { AttemptPaths } from './attempt-directory.ts';
+import type { Context } from './context.ts';
+import { isDirectory, sessionState } from './session-state.ts';
+import type { Transaction } from './writer.ts';
+
+/** What only the disk can tell, read after the last process of the attempt was gone. */
+export interface LossEvidence {
+  readonly session: SessionState | null;
+  readonly cwd: { readonly path: string; readonly exists: boolean };
+}
+
+/** Reads conversation and work tree of an attempt that runs no more. */
+export async function gatherLoss(
+  workUnit: WorkUnitRow,
+  paths: AttemptPaths,
+): Promise<LossEvidence> {
+  const session = workUnit.runnerId === 'pi' ? await sessionState(paths.sessionFile) : null;
+  // Pi works in its session's directory, wherever it is started.
+  const path = session?.kind === 'whole' ? session.cwd : workUnit.cwd;
+  return { session, cwd: { path, exists: await isDirectory(path) } };
+}
+
+/**
+ * Calls as all attempts of the work unit spooled them: an attempt that was resumed and
+ * lost before it was told anything leaves the same calls open. Of calls without an end
+ * only those of the lost attempt itself can be strays.
+ */
+function spooledCalls(
+  context: Context,
+  attempt: AttemptRow,
+  session: SessionState | null,
+): SpoolCall[] {
+  const asked = new Set(
+    session?.kind === 'whole' ? session.openCalls.map(({ toolCallId }) => toolCallId) : [],
+  );
+  const calls = new Map<string, SpoolCall & { attemptId: string | null }>();
+  for (const { attemptId, type, data } of context.store.events.toolCalls(attempt.workUnitId)) {
+    const { toolCallId, tool, isError, result } = data;
+    const seen = calls.get(toolCallId);
+    calls.set(toolCallId, {
+      toolCallId,
+      tool,
+      arguments: type === 'tool.start' ? data.arguments : seen?.arguments,
+      end: type === 'tool.end' ? { isError, result } : (seen?.end ?? null),
+      attemptId,
+    });
+  }
+  return [...calls.values()].filter(
+    ({ toolCallId, end, attemptId }) =>
+      asked.has(toolCallId) || (end === null && attemptId === attempt.id),
+  );
+}
+
+function noteOf(
+  context: Context,
+  attempt: AttemptRow,
+  cause: LossCode,
+  { session }: LossEvidence,
+): ResumeNote {
+  const spooled = spooledCalls(context, attempt, session);
+  return {
+    attemptId: attempt.id,
+    attemptNumber: attempt.attemptNumber,
+    cause,
+    lostAt: attempt.lastHeartbeatAt ?? attempt.lastEventAt ?? attempt.createdAt,
+    ...sortCalls(session, spooled),
+    conversation: session?.kind === 'whole',
+  };
+}
+
+function decide(
+  context: Context,
+  workUnit: WorkUnitRow,
+  attempt: AttemptRow,
+  cause: LossCode,
+  evidence: LossEvidence,
+): LossDecision {
+  const now = context.entropy.now();
+  const lastSign = Math.max(
+    ...[attempt.lastHeartbeatAt, attempt.lastEventAt, attempt.startedAt, attempt.createdAt].map(
+      (at) => (at === null ? 0 : Date.parse(at)),
+    ),
+  );
+  const since = timestamp({ now: () => now - RESUME_LIMITS.windowMs });
+  return decideLoss(
+    {
+      policy: workUnit.request.onLost ?? defaultLostPolicy(workUnit.runnerId),
+      cause,
+      ageMs: Math.max(0, now - lastSign),
+      // This one is committed already, in the same transaction.
+      recentLosses: context.store.attempts.countLosses(workUnit.id, since),
+      ...evidence,
+    },
+    RESUME_LIMITS,
+  );
+}
+
+/** The dedupe key of a loss: whoever finds it there does nothing. */
+export const resumeKey = (attemptId: string): string => `restart-resume:${attemptId}`;
+
+/**
+ * Commits what becomes of a work unit whose attempt was just committed as lost (it is
+ * `stale` now): queued again, failed, or left for a person. Once per attempt.
+ */
+export function settleLoss(
+  context: Context,
+  transaction: Transaction,
+  workUnit: WorkUnitRow,
+  attempt: AttemptRow,
+  cause: LossCode,
+  evidence: LossEvidence,
+): void {
+  const { diagnostics, queue } = context.store;
+  if (workUnit.status !== 'stale' || diagnostics.command(resumeKey(attempt.id))) return;
+  const decision = decide(context, workUnit, attempt, cause, evidence);
+  const note = noteOf(context, attempt, cause, evidence);
+  const common = { actor: 'system', attemptId: attempt.id } as const;
+  if (decision.kind === 'fail') {
+    const code = 'runtime_interrupted_no_checkpoint';
+    const message = `${describeOutcome(code)} (${cause})`;
+    transaction.moveWorkUnit(workUnit, 'reconcile_failed', {
+      ...common,
+      data: { errorCode: code, errorMessage: message, cause },
+      patch: {
+        errorCode: code,
+        errorMessage: message,
+        endedAt: transaction.at,
+        activeAttemptId: null,
+        resume: note,
+      },
+    });
+    return;
+  }
+  if (decision.kind === 'block') {
+    const { code, message } = decision;
+    context.store.workUnits.patch(
+      workUnit.id,
+      { activeAttemptId: null, errorCode: code, errorMessage: message, resume: note },
+      transaction.at,
+    );
+    transaction.append(workUnit.id, [
+      {
+        type: 'work_unit.progress',
+        ...common,
+        data: { kind: 'resume_blocked', code, message },
+      },
+    ]);
+    return;
+  }
+  diagnostics.recordCommand(
+    resumeKey(attempt.id),
+    { command: 'resume', workUnitId: workUnit.id },
+    transaction.at,
+  );
+  transaction.moveWorkUnit(workUnit, 'resume', {
+    ...common,
+    data: { reason: 'resume', cause, after: attempt.id, delayMs: decision.delayMs },
+    patch: { activeAttemptId: null, errorCode: null, errorMessage: null, resume: note },
+  });
+  if (decision.delayMs > 0) {
+    const due = context.entropy.now() + decision.delayMs;
+    queue.delay(workUnit.id, timestamp({ now: () => due }));
+  }
+}

@@ -1,0 +1,41 @@
+/** What config.json says of providers, money and memory, as the supervisor uses it. */
+import { type BreakerPolicy, DEFAULT_BREAKER } from '../domain/provider-health.ts';
+import { DEFAULT_PROVIDER_RETRY, type ProviderRetry } from '../domain/provider-retry.ts';
+import type { SpendCeiling } from '../domain/spend.ts';
+import type { WorkUnitKind } from '../domain/work-unit.ts';
+
+/** A provider with a model, under a name of its own; what its slots and its health are counted by. */
+export interface Preset {
+  readonly provider: string;
+  readonly model: string;
+  /** How many may run at once, null for any number. */
+  readonly maxParallel: number | null;
+}
+
+export interface Policies {
+  readonly providerRetry: ProviderRetry;
+  readonly breaker: BreakerPolicy;
+  readonly presets: Readonly<Record<string, Preset>>;
+  readonly spend: {
+    /** IANA name: whose midnight ends a day. */
+    readonly timeZone: string;
+    /** Of the whole workspace, for one day. */
+    readonly day: SpendCeiling;
+    /** Of one work unit, by its kind. */
+    readonly kinds: Readonly<Partial<Record<WorkUnitKind, SpendCeiling>>>;
+  };
+  /** Nothing is claimed while less is free, bytes; null for no such condition. */
+  readonly minFreeMemory: number | null;
+  /** Bytes that are free for us now, null when that cannot be told. */
+  readonly freeMemory: () => number | null;
+}
+
+/** As with an empty config.json. */
+export const DEFAULT_POLICIES: Policies = {
+  providerRetry: DEFAULT_PROVIDER_RETRY,
+  breaker: DEFAULT_BREAKER,
+  presets: {},
+  spend: { timeZone: 'UTC', day: {}, kinds: {} },
+  minFreeMemory: null,
+  freeMemory: () => null,
+};

@@ -1,0 +1,86 @@
+/** The machine goes away under a run: a real reboot and a real power cut, with the real Pi. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { WorkUnitView } from '../../src/api/schemas.ts';
+import { type ScriptedModel, startScriptedModel } from '../support/scripted-model/server.ts';
+import { hostName, needsRoot, ok, root } from './support.ts';
+
+let model: ScriptedModel;
+beforeEach(async () => {
+  model = await startScriptedModel({ apiKey: 'test-key' });
+});
+afterEach(async () => {
+  await model.close();
+});
+
+const ENVIRONMENT = `export PATH=/opt/outlive/node_modules/.bin:/opt/outlive/ops/scripts:$PATH \
+  PI_CODING_AGENT_DIR=$HOME/agent PI_OFFLINE=1 OUTLIVE_PORT=none NO_COLOR=1; mkdir -p ~/tree; cd ~/tree`;
+const inside = (name: string, script: string): Promise<string> =>
+  ok('exec', name, '--', 'sh', '-ec', `${ENVIRONMENT}; ${script}`);
+const CHILD = 'node /opt/outlive/test/host/children/await.mjs';
+
+const PROMPT = [
+  'Do as the script says.',
+  '#script',
+  'bash echo once >> effects; touch begun; sleep 600',
+  'say All done',
+  '#end',
+].join('\n');
+
+/** A host with a daemon and a Pi run in the middle of a tool call. */
+async function hostWithRun(): Promise<string> {
+  const name = hostName();
+  await ok('up', name);
+  await inside(
+    name,
+    `${CHILD} lab "$PI_CODING_AGENT_DIR" ${model.baseUrl}; outlive daemon start
+     printf '%s' '${PROMPT}' >prompt
+     outlive run --handle job --model lab/scripted --prompt-file prompt --detach
+     outlive run --handle other --runner command --detach -- sh -c 'echo once >>command-effects; exec sleep 600'
+     ${CHILD} file ~/tree/begun; ${CHILD} file ~/tree/command-effects`,
+  );
+  return name;
+}
+
+async function ended(name: string, handle: string): Promise<WorkUnitView> {
+  const shown = await inside(
+    name,
+    `outlive logs ${handle} --follow >/dev/null 2>&1 || :; outlive show ${handle} --json`,
+  );
+  return JSON.parse(shown) as WorkUnitView;
+}
+
+describe.skipIf(!root)(`the machine goes away under a run${needsRoot}`, () => {
+  it.each([
+    ['an orderly reboot', async (name: string) => void (await ok('reboot', name))],
+    [
+      'a power cut',
+      async (name: string) => {
+        await ok('crash', name);
+        await ok('up', name);
+      },
+    ],
+  ])(
+    '%s: Pi goes on in its conversation, a command fails, nobody cancelled anything; T06 systemd#43361, T12 systemd#13485',
+    async (_, goAway) => {
+      const name = await hostWithRun();
+      await goAway(name);
+      await inside(name, 'outlive daemon start');
+
+      const job = await ended(name, 'job');
+      expect(job.attempts.map(({ status, errorCode }) => [status, errorCode])).toEqual([
+        ['lost', 'host_shutdown'],
+        ['succeeded', null],
+      ]);
+      expect(job.attempts[1]?.result?.text).toBe('All done');
+
+      const other = await ended(name, 'other');
+      expect([other.status, other.errorCode]).toEqual([
+        'failed',
+        'runtime_interrupted_no_checkpoint',
+      ]);
+      expect(other.attempts.map(({ errorCode }) => errorCode)).toEqual(['host_shutdown']);
+      expect(await inside(name, 'cat effects command-effects')).toBe('once\nonce\n');
+      expect(model.violations()).toEqual([]);
+    },
+  );
+});
