@@ -16,8 +16,12 @@ const FILE_ACTS = new Set(['link', 'mkdir', 'rename', 'rm', 'unlink', 'writeFile
 const EXEMPT = {
   'src/supervisor/launch.ts afterStart':
     'the stored failure is carried out by whoever takes the attempt up; nothing is awaited in between',
-  'src/supervisor/launch.ts launch':
-    'credentials are removed after a stored failure; the sweep at start removes them after a crash',
+  'src/supervisor/watch.ts awaitStart':
+    'only the reason is committed; whoever takes the attempt up waits and takes it back again',
+  'src/supervisor/watch.ts follow':
+    'what is carried out was committed before, by others; who the unit is has no part in it',
+  'src/supervisor/collect.ts run':
+    'rows and files of one work unit are compacted in compact.ts; these are of no work unit any more',
 };
 
 const COMMIT = 'commit';
@@ -184,7 +188,8 @@ const effectsOf = (steps) =>
 function resolve(file, name, readers) {
   const reader = readers.get(file);
   const maker = reader?.made.get(name);
-  if (maker) {
+  // `const dead = this.dead()` makes nothing but its own value.
+  if (maker && maker !== name) {
     const made = resolve(file, maker, readers);
     return made ? named(readers.get(made.file), `${made.name}()`) : null;
   }

@@ -228,6 +228,22 @@ describe('a dead unit whose wrapper was not heard of', () => {
   });
 });
 
+describe('an exit record that cannot be read', () => {
+  const diagnostics = (): string[] =>
+    watched.rig.store.events
+      .page(watched.id, 0, 100)
+      .map(({ type }) => type)
+      .filter((type) => type === 'diagnostic.exit_record_unusable');
+
+  it('because it is a directory is none: told once, and the rest of the evidence decides', async () => {
+    mkdirSync(watched.paths.exitRecord);
+    watched.unit = null;
+    await watched.begin().ended;
+    expect(watched.attempt).toMatchObject({ errorCode: 'never_started', exit: null });
+    expect(diagnostics()).toHaveLength(1);
+  });
+});
+
 describe('a manager that cannot be asked', () => {
   const away = new OutliveError('bus_unavailable', 'The user manager did not answer.');
 
