@@ -14,8 +14,8 @@ const WORK = fileURLToPath(new URL('work.sh', import.meta.url));
 /** A client tries again for so long; then the settling does (settle.ts). */
 const CLIENT_PATIENCE_MS = 15_000;
 const CLIENT_RETRY_MS = 60;
-/** Far above what the work of a round takes, also where starts are tried again. */
-export const QUIET_MS = 45_000;
+/** Far above what the work of a round takes, also where starts are put off for 1, 4, 16 and 60 s. */
+export const QUIET_MS = 110_000;
 
 /** Exit status of work that is meant to fail. */
 const FAILS_WITH = 3;
@@ -113,7 +113,11 @@ export async function ask(
   }
 }
 
-/** Follows a work unit until it is over, over restarts of the daemon; its status then. */
+/** Lost work that waits for a person comes to no other end. */
+const isBlocked = ({ type, data }: { type: string; data: unknown }): boolean =>
+  type === 'work_unit.progress' && (data as { kind?: unknown }).kind === 'resume_blocked';
+
+/** Follows a work unit until it is over or blocked, over restarts of the daemon; its status then. */
 export async function followToEnd(
   { client }: Workshop,
   id: string,
@@ -122,9 +126,13 @@ export async function followToEnd(
   let afterSeq = 0;
   while (!signal.aborted) {
     try {
-      const { status } = await client.getWorkUnit(id);
+      const { status, errorCode } = await client.getWorkUnit(id);
       if (TERMINAL_STATUSES.has(status)) return status;
-      for await (const { seq } of client.followEvents(id, { afterSeq, signal })) afterSeq = seq;
+      if (status === 'stale' && errorCode !== null) return status;
+      for await (const event of client.followEvents(id, { afterSeq, signal })) {
+        afterSeq = event.seq;
+        if (isBlocked(event)) break;
+      }
     } catch (error) {
       const code = error instanceof OutliveError ? error.code : String(error);
       if (code === 'not_found') return 'unknown';

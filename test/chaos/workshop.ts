@@ -42,6 +42,7 @@ function environment(base: string, workspace: string, stateHome: string): Record
     PI_CODING_AGENT_DIR: path.join(base, 'agent'),
     PI_OFFLINE: '1',
     OUTLIVE_WORKSPACE: workspace,
+    OUTLIVE_EXECUTOR: 'systemd', // As its unit: where the bus is away it fails and is started again.
     OUTLIVE_PORT: 'none',
   };
 }

@@ -1,5 +1,6 @@
 /** Each invariant of the chaos suite, with a history that breaks it: one that cannot fail proves nothing. */
 import { describe, expect, test } from 'vitest';
+import { LOST } from '../chaos/faults/fault.ts';
 import type { EventRow, History } from '../chaos/history.ts';
 import { INVARIANTS, violations } from '../chaos/invariants/table.ts';
 import type { Entry, Stamped } from '../chaos/ledger.ts';
@@ -287,9 +288,18 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       breaks: {
         ...ended('failed', 'runtime_interrupted_no_checkpoint'),
         attempts: [{ ...RUN, status: 'lost' }],
-        ledger: ledger(...ACCEPTED, struck(['failed/runtime_interrupted_no_checkpoint'])),
+        ledger: ledger(...ACCEPTED, struck([LOST])),
       },
       says: /though its last word was good/,
+    },
+    {
+      what: 'lost work of Pi was given up',
+      breaks: {
+        ...ended('failed', 'runtime_interrupted_no_checkpoint'),
+        work: [work('pi')],
+        ledger: ledger(...ACCEPTED, struck([LOST], 'power-cut')),
+      },
+      says: /no_checkpoint; may be succeeded/,
     },
     {
       what: 'a cancellation nobody asked for',
@@ -300,7 +310,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       what: 'the end of the host read as a cancellation',
       breaks: {
         ...ended('cancelled', 'stopped_externally'),
-        ledger: ledger(...ACCEPTED, struck(['failed/runtime_interrupted_no_checkpoint'])),
+        ledger: ledger(...ACCEPTED, struck([LOST])),
       },
       says: /cancelled\/stopped_externally; may be/,
     },
@@ -314,6 +324,21 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
         ),
       },
       says: /though its cancellation was acknowledged/,
+    },
+  ],
+  'an attempt is lost only by what can lose it': [
+    {
+      what: 'nothing tells how an untouched one ended',
+      breaks: { attempts: [{ ...RUN, status: 'lost', error_code: 'no_evidence' }, second] },
+      says: /-1\.service \(plain\) is lost: no_evidence/,
+    },
+    {
+      what: 'the host is said to have gone, and did not',
+      breaks: {
+        attempts: [{ ...RUN, status: 'lost', error_code: 'host_shutdown' }, second],
+        ledger: ledger(...ACCEPTED, struck([LOST], 'exit-missing')),
+      },
+      says: /is lost: host_shutdown/,
     },
   ],
   'daemons end only when ended': [
@@ -375,6 +400,15 @@ describe('what faults allow', () => {
           ['work_unit.succeeded'],
           ['diagnostic.stale_event'],
         ),
+      },
+    ],
+    [
+      'lost work of Pi goes on in its next attempt',
+      {
+        work: [work('pi')],
+        journal: [BEGIN],
+        attempts: [{ ...RUN, status: 'lost', error_code: 'host_shutdown' }, second],
+        ledger: ledger(...ACCEPTED, struck([LOST], 'power-cut')),
       },
     ],
     [

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Workshop } from '../workshop.ts';
-import { type Fault, strike } from './fault.ts';
+import { type Fault, strike, TOO_OLD } from './fault.ts';
 
 const MODULE = fileURLToPath(new URL('../skewed-clock.mjs', import.meta.url));
 const HOUR = 3_600_000;
@@ -23,7 +23,7 @@ export const CLOCK_FAULTS: readonly Fault[] = [
     name: CLOCK_JUMP,
     family: 'clock',
     inject: async (round) => {
-      strike(round, CLOCK_JUMP, []);
+      strike(round, CLOCK_JUMP, 'all', [TOO_OLD]);
       await round.keeper.ready(); // Before that nobody listens for the signal.
       for (let times = round.random.whole(1, 3); times > 0; times--) {
         const offset = round.random.pick([

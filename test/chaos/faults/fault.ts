@@ -6,8 +6,10 @@ export interface Fault extends Card {
   inject(round: Round): Promise<void>;
 }
 
-/** How work ends whose machine or manager went away. */
+/** How a command ends that was lost: its machine or manager went away, or nothing tells of its end. */
 export const LOST = 'failed/runtime_interrupted_no_checkpoint';
+/** How lost work of Pi rests, for a person, when a clock says that it was lost long ago. */
+export const TOO_OLD = 'stale/resume_too_old';
 
 /** Says what is about to be struck, and as what it may then end. */
 export function strike(

@@ -2,7 +2,7 @@
 import { FAULT_POINTS } from '../../../src/supervisor/faults.ts';
 import { ask } from '../clients.ts';
 import { oneMoreRecord, type Round, target } from '../round.ts';
-import { type Fault, strike } from './fault.ts';
+import { type Fault, LOST, strike } from './fault.ts';
 
 export const POINT_PREFIX = 'point:';
 
@@ -17,11 +17,18 @@ export const ELSEWHERE: Readonly<Record<string, string>> = {
 /** Points at which a full run has to kill. */
 export const POINTS: readonly string[] = FAULT_POINTS.filter((point) => !(point in ELSEWHERE));
 
+/** A daemon that ends in order and does not let work run on. */
+const SUSPENDS = { OUTLIVE_SHUTDOWN: 'suspend', SHUTDOWN_GRACE_MS: '200' } as const;
+/** The point may be armed for a later pass than the first. */
+const SHUTDOWNS = 3;
+
 /** How a daemon that is armed gets to a point which it does not pass by itself. */
 interface Way {
   /** More of the daemon's environment, from its first start on. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly go: (round: Round) => Promise<unknown>;
+  /** As what any work may end because of that. */
+  readonly allows?: readonly string[];
 }
 
 /** A new daemon finds what ended while there was none: so it passes the points of recovery. */
@@ -42,6 +49,17 @@ const WAYS: Readonly<Record<string, Way>> = {
       }
     },
   },
+  suspended: {
+    environment: SUSPENDS,
+    allows: [LOST],
+    go: async (round) => {
+      for (let times = 0; times < SHUTDOWNS && round.keeper.armed !== null; times++) {
+        await target(round);
+        await round.keeper.ready();
+        await round.keeper.end('SIGTERM');
+      }
+    },
+  },
 };
 
 const wayTo = (point: string): Way => WAYS[point] ?? RECOVERY;
@@ -54,7 +72,7 @@ export const POINT_FAULTS: readonly Fault[] = POINTS.map((point) => ({
   name: `${POINT_PREFIX}${point}`,
   family: 'point',
   inject: async (round) => {
-    strike(round, `${POINT_PREFIX}${point}`, []);
+    strike(round, `${POINT_PREFIX}${point}`, 'all', wayTo(point).allows);
     if (round.keeper.armed !== null) await wayTo(point).go(round);
   },
 }));

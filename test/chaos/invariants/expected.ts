@@ -1,13 +1,7 @@
 /** As what a piece of work may end, given what was done to it. */
-import { LOST } from '../faults/fault.ts';
+import { LOST, TOO_OLD } from '../faults/fault.ts';
 import type { AttemptRow, EventRow, History, WorkUnitRow } from '../history.ts';
 import type { Manner, Work } from '../plan.ts';
-
-/**
- * What becomes of work that was lost with its host: `either` while resuming is being built,
- * `resumed` once every lost run of Pi has to go on.
- */
-export const LOST_PI_WORK: 'either' | 'resumed' = 'either';
 
 /** How it ends when nobody touches it. */
 const NATURAL: Record<Manner, string> = {
@@ -24,14 +18,27 @@ export const naturalEnd = ({ manner }: Work): string => NATURAL[manner];
 export const endOf = ({ status, error_code }: WorkUnitRow): string =>
   error_code === null ? status : `${status}/${error_code}`;
 
-/** Ends that the faults of the round allow for this work, beside its natural one. */
-export function faultEnds({ ledger }: History, { key, manner }: Work): Set<string> {
+/** As what the faults of the round let this work end. */
+function struckEnds({ ledger }: History, { key }: Work): Set<string> {
   const ends = ledger.flatMap((entry) => {
     if (entry.what !== 'fault') return [];
     return entry.keys === 'all' || entry.keys.includes(key) ? entry.allows : [];
   });
-  const allowed = new Set(ends);
-  if (LOST_PI_WORK === 'resumed' && manner === 'pi') allowed.delete(LOST);
+  return new Set(ends);
+}
+
+/** A fault may have left nothing that tells how its attempt ended. */
+export const mayBeLost = (history: History, work: Work): boolean =>
+  struckEnds(history, work).has(LOST) || storeWasReplaced(history);
+
+/**
+ * Ends that the faults of the round allow for this work, beside its natural one. A lost
+ * command has failed; a lost run of Pi goes on in its next attempt and ends as it would have.
+ */
+export function faultEnds(history: History, work: Work): Set<string> {
+  const allowed = struckEnds(history, work);
+  if (work.manner === 'pi') allowed.delete(LOST);
+  else allowed.delete(TOO_OLD);
   return allowed;
 }
 

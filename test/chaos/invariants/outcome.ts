@@ -1,8 +1,16 @@
 /** Each piece of work ended as something that what was done to it implies. */
-import { LOST } from '../faults/fault.ts';
+import { LOST, TOO_OLD } from '../faults/fault.ts';
 import type { AttemptRow, History, WorkUnitRow } from '../history.ts';
 import type { Work } from '../plan.ts';
-import { attemptsOf, endOf, faultEnds, faultNames, naturalEnd, workUnitOf } from './expected.ts';
+import {
+  attemptsOf,
+  endOf,
+  faultEnds,
+  faultNames,
+  mayBeLost,
+  naturalEnd,
+  workUnitOf,
+} from './expected.ts';
 
 const CANCELLED = 'cancelled/cancelled_by_request';
 /** A fault after which nothing can be said about outcomes. */
@@ -26,7 +34,7 @@ const saidOk = ({ last_word_json }: AttemptRow): boolean =>
 
 /** It said that all went well, nobody had decided to end it, and nothing struck it itself. */
 function wentWell(attempt: AttemptRow, ends: ReadonlySet<string>): boolean {
-  const onlyLost = [...ends].every((end) => end === LOST);
+  const onlyLost = [...ends].every((end) => end === LOST || end === TOO_OLD);
   return saidOk(attempt) && attempt.intent_json === null && onlyLost;
 }
 
@@ -60,6 +68,27 @@ export function outcomesAreImplied(history: History): string[] {
     if (!row || history.restless.includes(work.key)) return [];
     const problem = problemOf(history, work, row);
     return problem === null ? [] : [`${work.key} (${work.manner}) ended as ${problem}`];
+  });
+}
+
+/** Faults that take the host, or its manager, from under an attempt; or suspend it. */
+const LOSSES: Readonly<Record<string, RegExp>> = {
+  host_shutdown: /^(power-|manager-(restart|kill)$)/,
+  suspended: /^point:suspended$/,
+};
+
+/** An attempt is lost only by what can lose it. */
+export function lossesAreImplied(history: History): string[] {
+  const faults = faultNames(history);
+  return history.work.flatMap((work) => {
+    const row = workUnitOf(history, work);
+    if (!row) return [];
+    return attemptsOf(history, row).flatMap(({ unit, status, error_code }) => {
+      if (status !== 'lost' || error_code === 'never_started') return [];
+      const by = LOSSES[error_code ?? ''];
+      const implied = by ? faults.some((name) => by.test(name)) : mayBeLost(history, work);
+      return implied ? [] : [`${unit} (${work.manner}) is lost: ${error_code}`];
+    });
   });
 }
 

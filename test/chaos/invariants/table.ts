@@ -15,7 +15,7 @@ import {
   spoolsOnceInStore,
   terminalIsFinal,
 } from './log.ts';
-import { daemonsLive, outcomesAreImplied } from './outcome.ts';
+import { daemonsLive, lossesAreImplied, outcomesAreImplied } from './outcome.ts';
 
 /** Says what is wrong; nothing when all is well. */
 export type Invariant = (history: History) => string[];
@@ -33,6 +33,7 @@ export const INVARIANTS: Readonly<Record<string, Invariant>> = {
   'leases are exclusive': leasesExclusive,
   'each spool line is one event': spoolsOnceInStore,
   'the outcome is the implied one': outcomesAreImplied,
+  'an attempt is lost only by what can lose it': lossesAreImplied,
   'daemons end only when ended': daemonsLive,
 };
 
