@@ -25,7 +25,6 @@ export const maintenanceRoutes: FastifyPluginCallbackZod<{ context: ApiContext }
   { context },
   done,
 ) => {
-  const { maintenance } = context;
   app.post(
     '/maintenance/gc',
     {
@@ -38,7 +37,7 @@ export const maintenanceRoutes: FastifyPluginCallbackZod<{ context: ApiContext }
     },
     async ({ body }) => {
       const { dryRun, olderThanMs } = body;
-      return collectView(await maintenance.collect({ dryRun, maxAgeMs: olderThanMs }));
+      return collectView(await context.maintenance.collect({ dryRun, maxAgeMs: olderThanMs }));
     },
   );
   app.post(
@@ -51,7 +50,7 @@ export const maintenanceRoutes: FastifyPluginCallbackZod<{ context: ApiContext }
         response: { 200: backupViewSchema },
       },
     },
-    ({ body }) => maintenance.backup(body.path, { force: body.force }),
+    ({ body }) => context.maintenance.backup(body.path, { force: body.force }),
   );
   done();
 };

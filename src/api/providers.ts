@@ -67,9 +67,8 @@ export const providerRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> =
   { context },
   done,
 ) => {
-  const { supervisor } = context;
   const views = (): ProviderView[] =>
-    supervisor.providers().map((state) => providerView(context, state));
+    context.supervisor.providers().map((state) => providerView(context, state));
   app.get(
     '/providers',
     {
@@ -92,7 +91,7 @@ export const providerRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> =
     },
     (request) => {
       const { name } = request.params;
-      supervisor.resumeProvider(name);
+      context.supervisor.resumeProvider(name);
       const view = views().find((one) => one.name === name);
       if (view) return view;
       throw new OutliveError('not_found', `There is no provider "${name}" any more.`);

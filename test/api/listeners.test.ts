@@ -16,11 +16,17 @@ const modeOf = (file: string): number => statSync(file).mode & 0o777;
 
 const UNUSABLE = new OutliveError('store_unavailable', 'The store is not open.');
 
-/** Nothing behind the gate: a request that passes it would fail by our mistake. */
+/** Nothing behind the gate: whoever looks there, while routes are made too, makes our mistake. */
+const nothingYet = new Proxy({} as ApiContext, {
+  get: (_, name) => {
+    throw new Error(`context.${String(name)} was read, and there is no daemon behind it`);
+  },
+});
+
 const refusedOptions = (refusal: OutliveError = UNUSABLE): ApiOptions => ({
   log: silent,
   version: '0.0.0',
-  context: {} as ApiContext,
+  context: nothingYet,
   gate: () => refusal,
 });
 
