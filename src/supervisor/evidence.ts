@@ -10,6 +10,7 @@ import {
   isNoFile,
   laterRecordVersion,
 } from '../domain/evidence.ts';
+import type { Opened } from '../domain/spool.ts';
 import type { HostFacts, UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
@@ -103,10 +104,20 @@ export function endFromUnit(facts: UnitFacts, record: ExitRecord | null): Proces
 const sameManager = (a: ManagerInstance | null, b: ManagerInstance | null): boolean =>
   a === null || b === null || (a.pid === b.pid && a.startTicks === b.startTicks);
 
+/** Clock ticks a second in /proc, as every Linux that Node runs on has them. */
+const TICKS_PER_SECOND = 100;
+
+/** It ran before this manager began, so under another one: known also of what no daemon saw run. */
+function isOlderThan(opened: Opened | null, manager: ManagerInstance | null): boolean {
+  const openedAt = opened?.uptimeSeconds ?? null;
+  if (openedAt === null || manager === null) return false;
+  return manager.startTicks / TICKS_PER_SECOND > openedAt;
+}
+
 function hostChanged(attempt: AttemptRow, host: HostFacts): boolean {
   const bootId = attempt.bootId ?? attempt.opened?.bootId ?? null;
   if (bootId !== null && bootId !== host.bootId) return true;
-  return !sameManager(attempt.manager, host.manager);
+  return !sameManager(attempt.manager, host.manager) || isOlderThan(attempt.opened, host.manager);
 }
 
 export interface Gathered {

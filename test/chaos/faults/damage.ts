@@ -167,6 +167,8 @@ export const DAMAGE_FAULTS: readonly Fault[] = [
   }),
   damage({
     name: 'runtime-swept',
+    // Pi reads its extension from there while it starts.
+    allows: ['failed/runner_error'],
     suits: () => true,
     // Somebody tidies the runtime directory: control sockets are gone, attempts are not.
     act: (_, { workshop }) => {

@@ -32,6 +32,10 @@ const acknowledged = ({ ledger }: History, { key }: Work): boolean =>
 const saidOk = ({ last_word_json }: AttemptRow): boolean =>
   last_word_json !== null && (JSON.parse(last_word_json) as { verdict?: string }).verdict === 'ok';
 
+/** The daemon itself had decided that it fails. */
+const wasFailed = ({ intent_json }: AttemptRow): boolean =>
+  intent_json !== null && (JSON.parse(intent_json) as { kind?: string }).kind === 'fail';
+
 /** It said that all went well, nobody had decided to end it, and nothing struck it itself. */
 function wentWell(attempt: AttemptRow, ends: ReadonlySet<string>): boolean {
   const onlyLost = [...ends].every((end) => end === LOST || end === TOO_OLD);
@@ -51,7 +55,8 @@ function problemOf(history: History, work: Work, row: WorkUnitRow): string | nul
       return 'succeeded, and its body did not run to its end';
     }
   }
-  if (acknowledged(history, work)) {
+  // What was decided before the cancellation came stands: so the answer said "cancelling".
+  if (acknowledged(history, work) && !(ends.has(end) && last && wasFailed(last))) {
     return end === CANCELLED ? null : `${end}, though its cancellation was acknowledged`;
   }
   if (last && wentWell(last, ends) && end !== natural) {
