@@ -106,24 +106,44 @@ async function hostTier(name) {
     ['run', '--', 'sh', '-c', inside],
     true,
   );
-  if (status === NOT_POSSIBLE_HERE) {
-    if (IN_CI) counted.failed += 1;
-    else
-      counted.skipped.push(
-        `${name}: no root and no user manager here (see ops/scripts/host --help)`,
-      );
-    return `${name}: not possible here${IN_CI ? ', which is a failure in CI' : ''}`;
-  }
+  if (status === NOT_POSSIBLE_HERE) return notPossible(name);
   const report = readReport(text.split(MARK).at(-1) ?? '');
   if (report) return add(name, report, status);
   counted.failed += 1;
   return `${name}: no results (status ${status})`;
 }
 
+/** A slice of the chaos suite: the same rounds each time, as many as fit into three minutes. */
+async function chaosSlice() {
+  const args = ['test/chaos/main.ts', '--seed', '1', '--minutes', '3'];
+  const { status, text } = await run(bin('node'), args, true);
+  if (status === NOT_POSSIBLE_HERE) return notPossible('chaos');
+  const [, passed, failed] = /(\d+) passed, (\d+) failed\s*$/.exec(text) ?? [];
+  if (passed === undefined || Number(passed) + Number(failed) === 0) {
+    counted.failed += 1;
+    return `chaos: no results (status ${status})`;
+  }
+  counted.passed += Number(passed);
+  counted.failed += Number(failed);
+  return `chaos: ${passed} passed, ${failed} failed`;
+}
+
+/** A failure in CI, a skip that is told elsewhere. */
+function notPossible(name) {
+  if (IN_CI) counted.failed += 1;
+  else
+    counted.skipped.push(`${name}: no root and no user manager here (see ops/scripts/host --help)`);
+  return `${name}: not possible here${IN_CI ? ', which is a failure in CI' : ''}`;
+}
+
 const STEPS = {
   format: () => check('format and lint (biome)', bin('biome'), ['check', '.']),
   types: () => check('types (tsc)', bin('tsc'), ['-p', 'tsconfig.json']),
-  lint: () => check('typed lint (oxlint)', bin('oxlint'), ['--deny-warnings']),
+  lint: async () =>
+    [
+      await check('typed lint (oxlint)', bin('oxlint'), ['--deny-warnings']),
+      await check('fault points', bin('node'), ['ops/scripts/check-faults.mjs']),
+    ].join('\n'),
   imports: () => check('import directions', bin('node'), ['ops/scripts/check-imports.mjs']),
   unused: () => check('unused code (knip)', bin('knip'), ['--no-progress']),
   docs: () => check('generated documentation', bin('node'), ['ops/scripts/docs.mjs', '--check']),
@@ -137,6 +157,7 @@ const STEPS = {
   direct: () => tier('direct'),
   host: () => tier('host'),
   systemd: () => hostTier('systemd'),
+  chaos: () => chaosSlice(),
 };
 
 const names = process.argv.slice(2);

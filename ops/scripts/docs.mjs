@@ -56,6 +56,8 @@ const EVENT_MEANINGS = {
   'diagnostic.spool_truncated': 'The spool is shorter than what was read of it (power loss).',
   'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
   'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
+  'diagnostic.exit_record_unusable':
+    'What lies in the place of the exit record is none; the end was decided without it.',
   'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
   'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
   'diagnostic.version_unknown':

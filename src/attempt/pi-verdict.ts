@@ -125,7 +125,11 @@ function byStatus(status: number, message: string): FailureCode | null {
 const byRefusal = (message: string): FailureCode =>
   AUTH.test(message) ? 'provider_auth' : 'model_error';
 
+/** Before the words of a rate limit: a disk has a quota, too. */
+const DISK = /\b(?:ENOSPC|EDQUOT)\b|no space left on device|disk quota exceeded/i;
+
 function byWords(message: string): FailureCode {
+  if (DISK.test(message)) return 'disk_full';
   if (RATE.test(message)) return 'rate_limited';
   if (OVERFLOW.test(message)) return 'context_overflow';
   if (AUTH.test(message)) return 'provider_auth';
@@ -135,6 +139,7 @@ function byWords(message: string): FailureCode {
 
 /** The code when Pi ended before it was ready, from what it said on stderr. */
 export function classifyStartFailure(stderr: string): FailureCode {
+  if (DISK.test(stderr)) return 'disk_full';
   if (/stored session working directory does not exist/i.test(stderr)) return 'cwd_missing';
   if (/no api key|failed to resolve api key|no models? (?:selected|available)/i.test(stderr)) {
     return 'provider_auth';

@@ -140,12 +140,14 @@ function neverStarted(evidence: Evidence): Outcome | null {
 
 /** The machine or its user manager went away under it. */
 function hostShutdown(evidence: Evidence): Outcome | null {
-  const { end, lastWord, hostChanged } = evidence;
+  const { end, lastWord, saidToldToStop, hostChanged } = evidence;
   if (wasStopping(end) && !endedBySystemd(end) && !finishedBeforeTerm(evidence)) {
     // A unit that did not stop in time is killed: that is still the shutdown.
     if (end?.how === 'killed' || stoppedFromOutside(evidence)) return lost('host_shutdown');
   }
-  return !end && !lastWord && hostChanged ? lost('host_shutdown') : null;
+  // Who told it to stop can no longer be asked; that its host ended with it is certain.
+  const unfinished = !lastWord || saidToldToStop;
+  return !end && unfinished && hostChanged ? lost('host_shutdown') : null;
 }
 
 function launchFailure({ end, opened }: Evidence): Outcome | null {
@@ -205,7 +207,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     number: 7,
-    when: 'killed or told to stop while the manager was stopping; or no witness at all and the host is another one now',
+    when: 'killed or told to stop while the manager was stopping; or the host is another one now, no witness tells of the exit, and the spool ends unfinished or told to stop',
     decide: hostShutdown,
   },
   {

@@ -34,6 +34,7 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.spool_truncated',
   'diagnostic.stale_event',
   'diagnostic.evidence_disagrees',
+  'diagnostic.exit_record_unusable',
   'diagnostic.foreign_unit',
   /** An event of a wrapper of a later minor version, kept as it is. */
   'diagnostic.spool_event_unknown',

@@ -38,6 +38,14 @@ export const exitRecordSchema = z.object({
 });
 export type ExitRecord = z.infer<typeof exitRecordSchema>;
 
+/**
+ * What a system call says of a place where no file is to be had, now or later: a directory
+ * in its stead, no permission. Other errors (EIO, EMFILE) may pass.
+ */
+const NO_FILE = new Set(['EISDIR', 'EACCES', 'EPERM', 'ELOOP', 'ENOTDIR', 'ENXIO']);
+export const isNoFile = (error: unknown): boolean =>
+  NO_FILE.has(String((error as { code?: unknown }).code));
+
 /** The version of a record that only a later outlive can read, null for any other. */
 export function laterRecordVersion(value: unknown): number | null {
   const parsed = z.looseObject({ v: z.int() }).safeParse(value);

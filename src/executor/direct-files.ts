@@ -6,7 +6,7 @@
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
-import { type ExitRecord, exitRecordSchema } from '../domain/evidence.ts';
+import { type ExitRecord, exitRecordSchema, isNoFile } from '../domain/evidence.ts';
 import { writeAtomically } from './atomic-file.ts';
 
 /** In the attempt's directory: who keeps it (direct-attempt.sh writes it). */
@@ -64,7 +64,11 @@ export async function readKeeper(entry: Entry): Promise<KeeperProcess | null> {
 }
 
 export async function readExitRecord(exits: string, nonce: string): Promise<ExitRecord | null> {
-  const record = await readJson(path.join(exits, `${nonce}.json`), exitRecordSchema);
+  const file = path.join(exits, `${nonce}.json`);
+  const record = await readJson(file, exitRecordSchema).catch((error: unknown) => {
+    if (isNoFile(error)) return null; // As one that cannot be parsed.
+    throw error;
+  });
   return record?.nonce === nonce ? record : null;
 }
 

@@ -14,7 +14,7 @@ import type { Gathered } from './evidence.ts';
 import { type LossEvidence, settleLoss } from './lost.ts';
 import { heedProvider } from './provider-backoff.ts';
 import { requeue } from './start-backoff.ts';
-import type { Transaction } from './writer.ts';
+import type { EventFields, Transaction } from './writer.ts';
 
 interface End {
   readonly attempt: AttemptEvent;
@@ -126,6 +126,19 @@ function endWorkUnit(
   }
 }
 
+function diagnosticsOf(attempt: AttemptRow, { disagreement, unusable }: Gathered): EventFields[] {
+  const common = { actor: 'system', attemptId: attempt.id } as const;
+  const events: EventFields[] = [];
+  if (disagreement) {
+    events.push({ type: 'diagnostic.evidence_disagrees', ...common, data: disagreement });
+  }
+  if (unusable !== null) {
+    const data = { reason: unusable };
+    events.push({ type: 'diagnostic.exit_record_unusable', ...common, data });
+  }
+  return events;
+}
+
 function endAttempt(
   context: Context,
   transaction: Transaction,
@@ -145,16 +158,7 @@ function endAttempt(
   transaction.moveAttempt(attempt, end.attempt, patch);
   releaseResources(context, transaction, attempt, end.attempt);
   transaction.append(attempt.workUnitId, [
-    ...(gathered.disagreement
-      ? [
-          {
-            type: 'diagnostic.evidence_disagrees' as const,
-            actor: 'system' as const,
-            attemptId: attempt.id,
-            data: gathered.disagreement,
-          },
-        ]
-      : []),
+    ...diagnosticsOf(attempt, gathered),
     {
       type: 'attempt.ended',
       actor: end.actor,

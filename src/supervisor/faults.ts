@@ -11,6 +11,8 @@ export const FAULT_POINTS = [
   'start_answered',
   /** The start is committed; nobody watches the attempt yet. */
   'started',
+  /** Its unit is gone and its claim is decided, so nothing of it can start; its end is not committed. */
+  'claim_decided',
   /** Spool lines were read; their events are not committed. */
   'spool_read',
   /** The evidence is read; the outcome is not committed. */

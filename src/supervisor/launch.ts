@@ -1,4 +1,5 @@
 /** From a claim to a started unit, or to the proof that nothing was started. */
+import { OutliveError } from '../domain/errors.ts';
 import type { StartProblem } from '../domain/evidence.ts';
 import type { StartResult } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -8,10 +9,37 @@ import type { Claim } from './claim.ts';
 import type { Context } from './context.ts';
 import { startRequest } from './start-request.ts';
 
+const DISK_FULL: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'disk_full']);
+const isDiskFull = (error: unknown): boolean =>
+  DISK_FULL.has((error as NodeJS.ErrnoException).code);
+
+/** Refusals that a later start may be spared. */
+const PASSING: ReadonlySet<unknown> = new Set(['state_dir_unwritable', 'bus_unavailable']);
+
+/** True when the same start may work a little later: the host goes down, the disk is away. */
+function mayPass(error: unknown): boolean {
+  if (error instanceof OutliveError) return PASSING.has(error.code);
+  return typeof (error as NodeJS.ErrnoException).syscall === 'string';
+}
+
+/**
+ * Nothing was sent. With the reason kept the watch takes the claim from the attempt and
+ * puts its work back, to be started again after a while; what will not pass fails it now.
+ */
+function couldNotStart(context: Context, attempt: AttemptRow, error: unknown): void {
+  if (isDiskFull(error) || !mayPass(error)) {
+    failBeforeStart(context, attempt, error);
+    return;
+  }
+  const { message } = error as Error;
+  context.log.error({ err: error, unit: attempt.unit }, 'a start could not be prepared');
+  const startProblem = { kind: 'refused', reason: message } as const;
+  context.writer.commit(() => context.store.attempts.patch(attempt.id, { startProblem }));
+}
+
 /** Why nothing can be started, as a stored decision: the watch then ends the attempt by it. */
 function failBeforeStart(context: Context, attempt: AttemptRow, error: unknown): void {
-  const known = (error as NodeJS.ErrnoException).code;
-  const code = known === 'ENOSPC' || known === 'disk_full' ? 'disk_full' : 'launch_failed';
+  const code = isDiskFull(error) ? 'disk_full' : 'launch_failed';
   const reason = (error as Error).message;
   context.log.error({ err: error, unit: attempt.unit }, 'an attempt cannot be started');
   context.writer.commit((transaction) => {
@@ -86,7 +114,7 @@ export async function launch(context: Context, claim: Claim): Promise<void> {
     if (context.store.attempts.get(claim.attempt.id)?.intent) return;
     result = await context.executor.start(request);
   } catch (error) {
-    failBeforeStart(context, claim.attempt, error);
+    couldNotStart(context, claim.attempt, error);
     return;
   }
   context.fault('start_answered');

@@ -36,6 +36,7 @@ export async function proveDead(
   if (!facts || !attempt.opened) {
     const paths = attemptPaths(context.settings, attempt);
     const holder = await revokeClaim(paths, attempt, context.runtimeInstanceId);
+    context.fault('claim_decided');
     if (holder === 'wrapper') facts = await readOwn(context, attempt);
     if (facts && !isDead(facts)) return ALIVE;
   }

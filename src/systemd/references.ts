@@ -46,9 +46,17 @@ export class References {
   /** Drops every reference; none is fine. */
   async drop(unit: string): Promise<void> {
     this.#held.delete(unit);
-    for (let count = 0; count < MOST; count++) {
-      if (!(await unlessMissing(this.#manager.unrefUnit(unit)))) return;
-    }
+    if ((await this.#unrefAll(unit)) > 0) return;
+    // References that died with the bus leave an ended unit loaded for good: only the end of
+    // another one makes systemd (252) look whether it may go.
+    if (await unlessMissing(this.#manager.refUnit(unit))) await this.#unrefAll(unit);
+  }
+
+  /** @returns how many there were. */
+  async #unrefAll(unit: string): Promise<number> {
+    let count = 0;
+    while (count < MOST && (await unlessMissing(this.#manager.unrefUnit(unit)))) count++;
+    return count;
   }
 
   /** Takes each again after a new connection or manager; a unit that is gone is forgotten. */

@@ -82,6 +82,15 @@ describe('the classification', () => {
     );
   });
 
+  it('guesses at nobody who stopped what went away with its host and left no exit', () => {
+    fc.assert(
+      fc.property(anyEvidence, (known) => {
+        expect(classify({ ...known, end: null, hostChanged: true }).rule).not.toBe(8);
+      }),
+      RUNS,
+    );
+  });
+
   it('sends back to the queue only what certainly ran nothing', () => {
     fc.assert(
       fc.property(anyEvidence, (known) => {
@@ -133,6 +142,7 @@ const OTHER: Readonly<Record<number, readonly Partial<Evidence>[]>> = {
   5: [{ end: end('timeout killed TERM', { elapsedMs: HARD_TIMEOUT_MS }) }],
   6: [{ claim: 'revoked', opened: null, end: end('exit-code exited 191') }],
   7: [
+    { end: null, saidToldToStop: true, hostChanged: true },
     { end: end('success killed TERM', { managerState: 'stopping' }) },
     ...['exit-code exited 203', 'exit-code exited 3', 'success exited 0'].map((record) => ({
       saidToldToStop: true,

@@ -23,6 +23,7 @@ const request = { actor: 'user', reason: null } as const;
 const gathered = (known: Evidence) => ({
   evidence: known,
   record: null,
+  unusable: null,
   disagreement: null,
   loss: { session: null, cwd: { path: '/', exists: true } },
 });

@@ -40,6 +40,7 @@ function finish(rig: QueueRig, id: string, word: Partial<LastWord>): void {
   conclude(rig.context, attemptId, {
     evidence: gathered,
     record: null,
+    unusable: null,
     disagreement: null,
     loss: null,
   });

@@ -224,6 +224,26 @@ describe('a connection that cannot be made', () => {
   });
 });
 
+describe('a bus that dies with the daemon', () => {
+  test('leaves the unit it held loaded, and the next daemon lets it go', async () => {
+    const before = await rig.connected();
+    const attempt = rig.attempt('exit 0');
+    await rig.start(before, attempt);
+    await rig.ended(before, attempt.unit);
+    await systemctl('stop', 'dbus.socket', 'dbus.service'); // It has a socket of its own.
+    try {
+      await before.close();
+    } finally {
+      await systemctl('start', 'dbus.socket');
+    }
+    const next = await rig.connected();
+    expect(await next.read(attempt.unit)).toMatchObject({ state: 'inactive' });
+    await next.release(attempt.unit);
+    expect(await rig.until(next, attempt.unit, (facts) => facts === null)).toBeNull();
+    await next.close();
+  });
+});
+
 describe('the manager', () => {
   test('reloaded mid-run keeps unit, drop-in and record', async () => {
     const attempt = rig.attempt('ready; gate; exit 3');

@@ -14,9 +14,9 @@ import path from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView } from '../../src/api/schemas.ts';
+import { SHUTDOWN_MARGIN_MS } from '../../src/domain/shutdown.ts';
 import { STORE_FILE } from '../../src/store/open.ts';
 import { fail } from '../../src/supervisor/end.ts';
-import { SHUTDOWN_MARGIN_MS } from '../../src/supervisor/shutdown.ts';
 import { InProcessDaemon } from '../support/core-daemon.ts';
 import { type DaemonProcess, Rig, script, systemctl, within } from '../support/rig.ts';
 

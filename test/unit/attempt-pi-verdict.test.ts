@@ -22,6 +22,9 @@ test.each([
   ['413 {"error":{"type":"request_too_large"}}', 'context_overflow'],
   ["This model's maximum context length is 8192 tokens", 'context_overflow'],
   ['Context overflow recovery failed after one compact-and-retry attempt.', 'context_overflow'],
+  ['ENOSPC: no space left on device, write', 'disk_full'],
+  ['EDQUOT: disk quota exceeded, write', 'disk_full'],
+  ['500: no space left on device', 'provider_unavailable'],
   ['400: unknown parameter', 'model_error'],
   ['404: no such model', 'model_error'],
   ['the model is sad', 'model_error'],
@@ -51,6 +54,7 @@ test('settled without any message is no result, and never a success', () => {
 test.each([
   ['Error: Stored session working directory does not exist: /gone', 'cwd_missing'],
   ['Failed to resolve API key for provider "x" from shell command', 'provider_auth'],
+  ['Error: ENOSPC: no space left on device, mkdir /x', 'disk_full'],
   ['Error: not a valid pi session', 'runner_error'],
   ['', 'runner_error'],
 ])('a start that fails with %j is %s', (stderr, code) => {

@@ -4,12 +4,14 @@ import net from 'node:net';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { OutliveError } from '../../src/domain/errors.ts';
+import type { ManagerInstance } from '../../src/domain/evidence.ts';
 import type { Executor, UnitFacts } from '../../src/executor/port.ts';
 import { attemptPaths } from '../../src/supervisor/attempt-directory.ts';
 import type { Context } from '../../src/supervisor/context.ts';
 import { cancel } from '../../src/supervisor/end.ts';
 import { retry } from '../../src/supervisor/retry.ts';
 import { type AttemptWatch, watchAttempt } from '../../src/supervisor/watch.ts';
+import { OPENED } from '../property/evidence.ts';
 import { cleanUp, open, temporaryDirectory } from '../store/rig.ts';
 import { QueueRig } from '../support/core-queue.ts';
 
@@ -26,6 +28,8 @@ class Watched {
   readonly called: string[] = [];
   /** What a read shows; null for nothing loaded, an error for a bus that is away. */
   unit: Partial<UnitFacts> | null | Error = HELD;
+  /** The user manager of now. */
+  manager: ManagerInstance | null = null;
   onStop: () => void = () => undefined;
   onRead: () => void = () => undefined;
   watch: AttemptWatch | null = null;
@@ -104,7 +108,8 @@ class Watched {
     };
     return {
       ...this.rig.context.executor,
-      host: () => Promise.resolve({ bootId: 'boot', manager: null, managerState: 'running' }),
+      host: () =>
+        Promise.resolve({ bootId: 'boot', manager: this.manager, managerState: 'running' }),
       hold: () => Promise.resolve(true),
       release: note('release'),
       kill: note('kill'),
@@ -225,6 +230,38 @@ describe('a dead unit whose wrapper was not heard of', () => {
     watched.unit = NEVER_RAN;
     expect(await retry(watched.context, watched.id, 'user')).toMatchObject({ status: 'queued' });
     expect(watched.claim).toBe('revoked');
+  });
+});
+
+describe('an exit record that cannot be read', () => {
+  const diagnostics = (): string[] =>
+    watched.rig.store.events
+      .page(watched.id, 0, 100)
+      .map(({ type }) => type)
+      .filter((type) => type === 'diagnostic.exit_record_unusable');
+
+  it('because it is a directory is none: told once, and the rest of the evidence decides', async () => {
+    mkdirSync(watched.paths.exitRecord);
+    watched.unit = null;
+    await watched.begin().ended;
+    expect(watched.attempt).toMatchObject({ errorCode: 'never_started', exit: null });
+    expect(diagnostics()).toHaveLength(1);
+  });
+});
+
+describe('what ran under another manager, and no daemon saw', () => {
+  it.each([
+    ['is lost with it', 1_001, 'runtime_interrupted_no_checkpoint'],
+    ['unless that manager is the one of now', 999, 'stopped_externally'],
+  ])('%s', async (_, managerSeconds, code) => {
+    const { attempt } = watched;
+    const opened = { ...OPENED, bootId: 'boot', uptimeSeconds: 1_000 };
+    watched.rig.store.attempts.patch(attempt.id, { opened, toldToStop: true });
+    writeFileSync(watched.paths.claim, JSON.stringify({ by: 'wrapper' }));
+    watched.unit = null;
+    watched.manager = { pid: 1, startTicks: managerSeconds * 100 };
+    await watched.begin().ended;
+    expect(watched.rig.store.workUnits.get(watched.id)?.errorCode).toBe(code);
   });
 });
 

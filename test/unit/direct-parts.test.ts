@@ -1,4 +1,7 @@
 /** The pure parts of the direct executor: whose a process is, what a look at it says, what is started. */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ExitRecord } from '../../src/domain/evidence.ts';
 import {
@@ -8,6 +11,7 @@ import {
   markIn,
   stateOf,
 } from '../../src/executor/direct-facts.ts';
+import { readExitRecord } from '../../src/executor/direct-files.ts';
 import { keeperCommand } from '../../src/executor/direct-start.ts';
 import { isEmpty, markOf, treeOf } from '../../src/executor/direct-tree.ts';
 import type { StartRequest } from '../../src/executor/port.ts';
@@ -200,5 +204,14 @@ describe('the keeper’s command', () => {
     expect(keeperCommand(request, files, '/held').environment).toMatchObject({
       CREDENTIALS_DIRECTORY: '/held',
     });
+  });
+});
+
+describe('an exit record', () => {
+  it('that is a directory is none', async () => {
+    const exits = mkdtempSync(path.join(os.tmpdir(), 'exits-'));
+    mkdirSync(path.join(exits, `${NONCE}.json`));
+    expect(await readExitRecord(exits, NONCE)).toBeNull();
+    rmSync(exits, { recursive: true });
   });
 });

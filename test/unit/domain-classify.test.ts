@@ -247,6 +247,19 @@ describe('rule 7: the host went away', () => {
     expect(short({ end: null, hostChanged: true })).toBe('7 lost host_shutdown');
   });
 
+  it('when all that is left is "told to stop", and boot or manager are others now', () => {
+    const told = { end: null, saidToldToStop: true };
+    expect(short({ ...told, hostChanged: true })).toBe('7 lost host_shutdown');
+    const stopped = lastWord({ verdict: 'stopped' });
+    expect(short({ ...told, hostChanged: true, lastWord: stopped })).toBe('7 lost host_shutdown');
+    expect(short({ ...told, hostChanged: false })).toBe('8 cancelled stopped_externally');
+  });
+
+  it('is not said of a stop that the exit record still tells of', () => {
+    const known = { end: end('success killed TERM'), saidToldToStop: true, hostChanged: true };
+    expect(short(known)).toBe('8 cancelled stopped_externally');
+  });
+
   it('is not said of a run that had said its last word before the power went', () => {
     expect(short({ hostChanged: true, lastWord: lastWord() })).toBe('13 succeeded');
     const word = lastWord({ verdict: 'error', code: 'rate_limited' });

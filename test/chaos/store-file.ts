@@ -1,0 +1,27 @@
+/** Reads the store's file beside the daemon, without its code. */
+import path from 'node:path';
+import Database from 'better-sqlite3';
+import type { Workshop } from './workshop.ts';
+
+export const storeFile = ({ config }: Workshop): string =>
+  path.join(config.directories.store, 'outlive.db');
+
+/** All rows of a query; the caller says what their columns are. */
+export function query<Row>(file: string, sql: string, ...values: readonly string[]): Row[] {
+  const database = new Database(file, { readonly: true, timeout: 5_000 });
+  try {
+    return database.prepare(sql).all(...values) as Row[];
+  } finally {
+    database.close();
+  }
+}
+
+/** A copy of the store as it is at one instant. */
+export async function copyStore(file: string, copy: string): Promise<void> {
+  const database = new Database(file, { readonly: true, timeout: 5_000 });
+  try {
+    await database.backup(copy);
+  } finally {
+    database.close();
+  }
+}
