@@ -59,6 +59,9 @@ export interface UnitFacts {
   readonly leavesExitRecord: boolean;
 }
 
+/** What a list tells of a unit: whose it is, and whether it is dead. */
+export type ListedUnit = Pick<UnitFacts, 'unit' | 'nonce' | 'state' | 'jobPending'>;
+
 /** The machine as it is now: what an attempt's stored identity is compared with. */
 export interface HostFacts {
   readonly bootId: string;
@@ -104,7 +107,7 @@ export interface Executor {
   /** Null when no unit of that name is loaded. Rejects with `bus_unavailable` when nobody can tell. */
   read(unit: string): Promise<UnitFacts | null>;
   /** All loaded units of the workspace, ours by nonce or not. */
-  list(): Promise<readonly UnitFacts[]>;
+  list(): Promise<readonly ListedUnit[]>;
   /** Keeps an ended unit readable until {@link release}; repeatable. False when it is gone. */
   hold(unit: string): Promise<boolean>;
   /** Lets go of an ended unit and clears its failure; "not there" is fine. */

@@ -4,7 +4,14 @@
  */
 import { OutliveError } from '../domain/errors.ts';
 import { markIn } from './direct-facts.ts';
-import type { Executor, HostFacts, StartRequest, StartResult, UnitFacts } from './port.ts';
+import type {
+  Executor,
+  HostFacts,
+  ListedUnit,
+  StartRequest,
+  StartResult,
+  UnitFacts,
+} from './port.ts';
 
 export type ExecutorKind = Executor['kind'];
 
@@ -105,7 +112,7 @@ class RoutedExecutor implements ChosenExecutor {
    * What can be listed. While systemd is away its units are missing, which concludes
    * nothing: whoever then reads one of them is told that nobody can tell.
    */
-  async list(): Promise<readonly UnitFacts[]> {
+  async list(): Promise<readonly ListedUnit[]> {
     const { systemd, direct } = this.#options;
     const lists = await Promise.all([
       direct.list(),

@@ -4,7 +4,7 @@
  * and by the census that goes on while it lives; carried out, it leaves nothing to plan.
  */
 import { parseUnitName } from '../domain/names.ts';
-import type { UnitFacts } from '../executor/port.ts';
+import type { ListedUnit } from '../executor/port.ts';
 import { isDead } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -19,7 +19,7 @@ export interface RecoveryView {
   /** Attempts whose end is committed and that still hold leases or slots. */
   readonly endedHolders: readonly string[];
   /** Every loaded unit of the workspace. */
-  readonly units: readonly UnitFacts[];
+  readonly units: readonly ListedUnit[];
   /** Nonces of loaded units whose attempt has ended in the store. */
   readonly endedNonces: ReadonlySet<string>;
   /** Attempts that somebody follows already; empty at the start of a daemon. */

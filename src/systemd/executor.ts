@@ -5,6 +5,7 @@ import { parseUnitName, unitPattern } from '../domain/names.ts';
 import type {
   Executor,
   HostFacts,
+  ListedUnit,
   StartRequest,
   StartResult,
   UnitFacts,
@@ -20,7 +21,7 @@ import { toBus, unitProperties } from './properties.ts';
 import { References, unlessMissing } from './references.ts';
 import { hintOf } from './signals.ts';
 import { systemTimers, type Timers } from './timers.ts';
-import { unitFacts } from './unit-facts.ts';
+import { listedUnit, unitFacts } from './unit-facts.ts';
 import type { BusSignal } from './wire.ts';
 
 export interface SystemdExecutorOptions {
@@ -153,13 +154,15 @@ class SystemdExecutor implements Executor {
     }
   }
 
-  async list(): Promise<readonly UnitFacts[]> {
+  async list(): Promise<readonly ListedUnit[]> {
     try {
       const names = await this.#manager.listUnits([unitPattern(this.#workspace)]);
-      const facts = await Promise.all(
-        names.filter((name) => this.#isOurs(name)).map((name) => this.read(name)),
+      const listed = await Promise.all(
+        names
+          .filter((name) => this.#isOurs(name))
+          .map(async (name) => listedUnit(name, await this.#manager.summary(name))),
       );
-      return facts.filter((fact) => fact !== null);
+      return listed.filter((unit) => unit !== null);
     } catch (error) {
       throw asUnavailable(error);
     }

@@ -21,6 +21,12 @@ export interface UnitSnapshot {
   readonly service: PropertyMap;
 }
 
+/** The part of a {@link UnitSnapshot} that a list needs. */
+export interface UnitSummary {
+  readonly unit: PropertyMap;
+  readonly environment: unknown;
+}
+
 /** Reads of a unit that is just being loaded or dropped are repeated, this often. */
 const SNAPSHOT_TRIES = 3;
 
@@ -105,6 +111,23 @@ export class Manager {
     }
   }
 
+  /**
+   * What tells whose a unit is and whether it is dead, for lists: without the 300 properties
+   * of its service, two hundred units take half as long. Repeated like {@link snapshot}.
+   */
+  async summary(unit: string): Promise<UnitSummary> {
+    for (let tries = 1; ; tries++) {
+      const [general, environment, loadState] = await Promise.all([
+        this.#getAll(unit, 'Unit'),
+        this.#get(unitPath(unit), 'Service', 'Environment'),
+        this.#get(unitPath(unit), 'Unit', 'LoadState'),
+      ]);
+      if (general['LoadState'] === loadState || tries === SNAPSHOT_TRIES) {
+        return { unit: general, environment };
+      }
+    }
+  }
+
   /** Names of all loaded units that match one of the globs, in one of the ActiveStates if given. */
   async listUnits(
     patterns: readonly string[],
@@ -182,7 +205,7 @@ export class Manager {
     return propertyMap(properties);
   }
 
-  async #get(path: string, kind: 'Unit' | 'Manager', name: string): Promise<unknown> {
+  async #get(path: string, kind: 'Unit' | 'Service' | 'Manager', name: string): Promise<unknown> {
     const body = [`${SYSTEMD.destination}.${kind}`, name];
     const target = { destination: SYSTEMD.destination, path, interface: PROPERTIES };
     const request = { ...target, member: 'Get', signature: 'ss', body };

@@ -1,8 +1,8 @@
 /** From systemd's properties to the facts the supervisor knows. Pure. */
 import os from 'node:os';
-import type { UnitFacts, UnitState } from '../executor/port.ts';
+import type { ListedUnit, UnitFacts, UnitState } from '../executor/port.ts';
 import type { ExitRecordDropIn } from './drop-in.ts';
-import type { UnitSnapshot } from './manager.ts';
+import type { UnitSnapshot, UnitSummary } from './manager.ts';
 import { hex, integer, list, type PropertyMap, text, texts } from './values.ts';
 
 /** ExecMainCode is si_code of waitid(2). */
@@ -60,6 +60,14 @@ function nonceOf(environment: unknown): string | null {
   return variable?.slice('OUTLIVE_NONCE='.length) || null;
 }
 
+/** The part of {@link unitFacts} that a list tells; null when the unit is not loaded. */
+export function listedUnit(name: string, { unit, environment }: UnitSummary): ListedUnit | null {
+  const state = stateOf(text(unit['ActiveState']));
+  if (unit['LoadState'] === 'not-found' && state === 'inactive') return null;
+  const jobPending = integer(list(unit['Job'])[0]) !== 0n; // (uo); 0 and "/" for none
+  return { unit: name, nonce: nonceOf(environment), state, jobPending };
+}
+
 /**
  * The facts of a unit, null when it is not loaded. A unit whose file was removed under
  * it is `not-found` and may still run: that one is loaded.
@@ -70,13 +78,10 @@ export function unitFacts(
   dropIn: Pick<ExitRecordDropIn, 'appliesTo'>,
 ): UnitFacts | null {
   const { unit, service } = snapshot;
-  const state = stateOf(text(unit['ActiveState']));
-  if (unit['LoadState'] === 'not-found' && state === 'inactive') return null;
+  const listed = listedUnit(name, { unit, environment: service['Environment'] });
+  if (listed === null) return null;
   return {
-    unit: name,
-    nonce: nonceOf(service['Environment']),
-    state,
-    jobPending: integer(list(unit['Job'])[0]) !== 0n, // (uo); 0 and "/" for none
+    ...listed,
     everRan: integer(service['ExecMainStartTimestamp']) > 0n,
     // frozen-by-parent too; freezing already stands still in part.
     frozen: /^fr(ozen|eezing)/.test(text(unit['FreezerState'])),
