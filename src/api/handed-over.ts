@@ -10,14 +10,7 @@ import type { FastifyInstance } from 'fastify';
 import type { OutliveError } from '../domain/errors.ts';
 import { DRAIN_MS } from '../domain/shutdown.ts';
 import { guardTcp } from './auth.ts';
-import {
-  API_LIMITS,
-  type ApiOptions,
-  createApp,
-  createGated,
-  type Guard,
-  type Listener,
-} from './server.ts';
+import { type ApiOptions, createApp, createGated, type Guard, type Listener } from './server.ts';
 
 /** Descriptors of listening sockets, by who is meant to come. */
 export interface HandedOverSockets {
@@ -130,12 +123,6 @@ async function serveAll(
   }
 }
 
-/** Who waited in the backlog is not hung up on for coming with all the others. */
-function withBacklog({ limits }: Pick<ApiOptions, 'limits'>): ApiOptions['limits'] {
-  const { connections = API_LIMITS.connections } = limits ?? {};
-  return { ...limits, connections: connections + BACKLOG };
-}
-
 /**
  * Serves the API on all of them.
  * @param token read when the first TCP request comes; where there is none to be had, a
@@ -155,9 +142,7 @@ export function listenOnHandedOver(
       throw options.gate() ?? error;
     }
   };
-  const limits = withBacklog(options);
-  const make: MakeApp = (stopping, guard) =>
-    createApp({ ...options, ...(limits ? { limits } : {}) }, stopping, guard);
+  const make: MakeApp = (stopping, guard) => createApp(options, stopping, guard);
   return serveAll(make, handedOver, tokenOrRefusal);
 }
 
@@ -170,10 +155,8 @@ export async function refuseWaiting(
   handedOver: HandedOverSockets,
   refusal: OutliveError,
 ): Promise<void> {
-  const limits = withBacklog({});
   // No guard: there is nothing behind it.
-  const make: MakeApp = (_stopping, guard) =>
-    createGated({ log, gate: () => refusal, ...(limits ? { limits } : {}) }, guard);
+  const make: MakeApp = (_stopping, guard) => createGated({ log, gate: () => refusal }, guard);
   const { listeners } = await serveAll(make, handedOver, null);
   await pause(ARRIVAL_MS);
   await Promise.all(listeners.map((listener) => listener.close()));

@@ -117,6 +117,7 @@ describe('a start that fails', () => {
 
   it('for want of a user manager ends by its own code, whatever is still open', async () => {
     const env = {
+      OUTLIVE_EXECUTOR: 'systemd',
       OUTLIVE_PORT: '0',
       DBUS_SESSION_BUS_ADDRESS: `unix:path=${rig.base}/no-bus`,
     };
@@ -132,7 +133,11 @@ describe('before recovery is done', () => {
     await stranger({ path: bus });
     const port = await freePort();
     const daemon = rig.spawnDaemon({
-      env: { OUTLIVE_PORT: String(port), DBUS_SESSION_BUS_ADDRESS: `unix:path=${bus}` },
+      env: {
+        OUTLIVE_EXECUTOR: 'systemd',
+        OUTLIVE_PORT: String(port),
+        DBUS_SESSION_BUS_ADDRESS: `unix:path=${bus}`,
+      },
     });
     await said(daemon, `127.0.0.1:${port}`);
     const answer = await send({ port, token: token() }, { path: '/runtime' });
