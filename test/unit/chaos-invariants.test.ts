@@ -315,6 +315,19 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       says: /cancelled\/stopped_externally; may be/,
     },
     {
+      what: 'an accepted cancellation became a stop from outside',
+      breaks: {
+        ...ended('cancelled', 'stopped_externally'),
+        ledger: ledger(
+          ...ACCEPTED,
+          struck(['cancelled/stopped_externally']),
+          { what: 'asked', key: 'w1', act: 'cancel' },
+          { what: 'answered', key: 'w1', act: 'cancel', status: 'cancelling', code: null },
+        ),
+      },
+      says: /though its cancellation was acknowledged/,
+    },
+    {
       what: 'an acknowledged cancellation became a success',
       breaks: {
         ledger: ledger(
@@ -409,6 +422,18 @@ describe('what faults allow', () => {
         journal: [BEGIN],
         attempts: [{ ...RUN, status: 'lost', error_code: 'host_shutdown' }, second],
         ledger: ledger(...ACCEPTED, struck([LOST], 'power-cut')),
+      },
+    ],
+    [
+      'what was stopped before its cancellation was asked for stays so',
+      {
+        ...ended('cancelled', 'stopped_externally'),
+        ledger: ledger(
+          ...ACCEPTED,
+          struck(['cancelled/stopped_externally']),
+          { what: 'asked', key: 'w1', act: 'cancel' },
+          { what: 'answered', key: 'w1', act: 'cancel', status: 'cancelled', code: null },
+        ),
       },
     ],
     [

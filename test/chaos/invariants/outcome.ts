@@ -19,15 +19,12 @@ const ANY = '*';
 const asked = ({ ledger }: History, { key }: Work): boolean =>
   ledger.some((entry) => entry.what === 'asked' && entry.act === 'cancel' && entry.key === key);
 
-/** The answer to the cancellation said that it is or will be cancelled. */
-const acknowledged = ({ ledger }: History, { key }: Work): boolean =>
-  ledger.some(
-    (entry) =>
-      entry.what === 'answered' &&
-      entry.act === 'cancel' &&
-      entry.key === key &&
-      (entry.status === 'cancelling' || entry.status === 'cancelled'),
-  );
+/** What the answers to its cancellation said that it is; nothing when none acknowledged it. */
+const acknowledged = ({ ledger }: History, { key }: Work): string[] =>
+  ledger.flatMap((entry) => {
+    if (entry.what !== 'answered' || entry.act !== 'cancel' || entry.key !== key) return [];
+    return entry.status === 'cancelling' || entry.status === 'cancelled' ? [entry.status] : [];
+  });
 
 const saidOk = ({ last_word_json }: AttemptRow): boolean =>
   last_word_json !== null && (JSON.parse(last_word_json) as { verdict?: string }).verdict === 'ok';
@@ -42,6 +39,18 @@ function wentWell(attempt: AttemptRow, ends: ReadonlySet<string>): boolean {
   return saidOk(attempt) && attempt.intent_json === null && onlyLost;
 }
 
+/**
+ * Its end was decided before the cancellation came, and stands: the answer named the end that
+ * it had then, or said "cancelling" of work that the daemon was about to fail.
+ */
+const wasEarlier = (
+  { status }: WorkUnitRow,
+  last: AttemptRow | undefined,
+  said: readonly string[],
+): boolean =>
+  (last !== undefined && wasFailed(last)) ||
+  (status === 'cancelled' && said.every((word) => word === 'cancelled'));
+
 function problemOf(history: History, work: Work, row: WorkUnitRow): string | null {
   const end = endOf(row);
   const ends = faultEnds(history, work);
@@ -55,8 +64,8 @@ function problemOf(history: History, work: Work, row: WorkUnitRow): string | nul
       return 'succeeded, and its body did not run to its end';
     }
   }
-  // What was decided before the cancellation came stands: so the answer said "cancelling".
-  if (acknowledged(history, work) && !(ends.has(end) && last && wasFailed(last))) {
+  const said = acknowledged(history, work);
+  if (said.length > 0 && !(ends.has(end) && wasEarlier(row, last, said))) {
     return end === CANCELLED ? null : `${end}, though its cancellation was acknowledged`;
   }
   if (last && wentWell(last, ends) && end !== natural) {
