@@ -112,8 +112,8 @@ export class Manager {
   }
 
   /**
-   * What tells whose a unit is and whether it is dead, for lists: without the 300 properties
-   * of its service, two hundred units take half as long. Repeated like {@link snapshot}.
+   * What tells whose a unit is and whether it is dead, for lists: a start reads two hundred
+   * units, and needs one property of each service. Repeated like {@link snapshot}.
    */
   async summary(unit: string): Promise<UnitSummary> {
     for (let tries = 1; ; tries++) {
