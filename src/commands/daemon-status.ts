@@ -16,8 +16,15 @@ export async function status(context: DaemonContext, { json }: StatusOptions): P
   const runtime = await client.runtime().catch(async (error: unknown) => {
     throw await withUnitState(context, error);
   });
-  if (json) await stdout.json({ workspace: config.workspace, ...runtime });
-  else for (const line of statusLines(runtime, Date.now())) await stdout.line(line);
+  // What was found at its start; a daemon that says so little else must not fail over it.
+  const recovery = await client.supervisor().then(
+    (view) => view.recovery,
+    () => null,
+  );
+  if (json) await stdout.json({ workspace: config.workspace, ...runtime, recovery });
+  else {
+    for (const line of statusLines(runtime, Date.now(), recovery)) await stdout.line(line);
+  }
   return EXIT.ok;
 }
 
@@ -32,9 +39,33 @@ async function withUnitState(context: DaemonContext, error: unknown): Promise<un
   return new OutliveError(error.code, detail, { extra: error.extra, cause: error });
 }
 
+/** Parts of the stored report that are worth a word, with that word. */
+const RECOVERED: Readonly<Record<string, string>> = {
+  reattached: 're-attached',
+  settled: 'settled',
+  orphans: 'without an attempt',
+  releasedHolders: 'gave back what they held',
+  foreignUnits: 'foreign units',
+  failed: 'failed steps, tried again by the census',
+};
+
+/** The recovery at the start in a line; null when it found nothing. */
+function recoveryText(report: Readonly<Record<string, unknown>> | null): string | null {
+  const told = Object.entries(RECOVERED).flatMap(([name, words]) => {
+    const found = report?.[name];
+    return Array.isArray(found) && found.length > 0 ? [`${found.length} ${words}`] : [];
+  });
+  return told.length === 0 ? null : told.join(', ');
+}
+
 /** The human form. `now` is milliseconds since the epoch. */
-export function statusLines(runtime: RuntimeView, now: number): string[] {
+export function statusLines(
+  runtime: RuntimeView,
+  now: number,
+  recovery: Readonly<Record<string, unknown>> | null = null,
+): string[] {
   const { host, port, problems, tookOver } = runtime;
+  const recovered = recoveryText(recovery);
   const up = formatDuration(now - Date.parse(runtime.startedAt));
   return table(
     [
@@ -52,6 +83,7 @@ export function statusLines(runtime: RuntimeView, now: number): string[] {
             ],
           ]
         : []),
+      ...(recovered === null ? [] : [['recovery', recovered]]),
       ['version', `${runtime.version}, store schema ${runtime.schemaVersion}`],
       ['executor', runtime.executor],
       ['socket', runtime.socket],

@@ -130,13 +130,23 @@ function knownNow(attempt: AttemptRow): NamedValue[] {
   });
 }
 
+/** Which lost attempt it goes on from, and why that was lost. */
+function resumption({ store }: Context, { resumesAttemptId }: AttemptRow): NamedValue[] {
+  const lost = resumesAttemptId === null ? null : store.attempts.get(resumesAttemptId);
+  if (!lost) return [];
+  return [{ name: 'resumes', value: `attempt ${lost.attemptNumber} (${lost.errorCode})` }];
+}
+
 function attemptReason(context: Context, attempt: AttemptRow): AttemptReason {
   const stored = context.store.diagnostics.evidenceOf(attempt.id);
   const rule = RULES.find(({ number }) => number === attempt.decidedByRule);
   return {
     attempt,
     rule: rule ? { number: rule.number, when: rule.when } : null,
-    evidence: stored === null ? knownNow(attempt) : flatten('', stored),
+    evidence: [
+      ...resumption(context, attempt),
+      ...(stored === null ? knownNow(attempt) : flatten('', stored)),
+    ],
   };
 }
 

@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
+import { cli } from '../support/cli.ts';
 import { appears, Rig, script, sequenceIsWhole, systemctl } from '../support/rig.ts';
 
 let rig: Rig;
@@ -74,6 +75,8 @@ describe('a lost Pi run', () => {
       ['succeeded', null],
     ]);
     expect(workUnit.attempts[1]?.resumesAttemptId).toBe(workUnit.attempts[0]?.id);
+    const explained = await cli(rig, ['explain', workUnit.handle]);
+    expect(explained.stdout).toContain('attempt 1 (no_evidence)');
     expect(queuedBy(events).filter((reason) => reason === 'resume')).toEqual(['resume']);
     expect(sequenceIsWhole(events)).toBe(true);
     expect(readFileSync(path.join(rig.tree, 'effects'), 'utf8')).toBe('once\n');

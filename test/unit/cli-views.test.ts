@@ -103,6 +103,10 @@ describe('statusLines', () => {
       expect(text).toContain(fact);
     }
     expect(statusLines(aRuntime({ port: null }), NOW).join('\n')).toMatch(/port +none/);
+    const report = { reattached: ['a', 'b'], settled: [], foreignUnits: ['c'], failed: [] };
+    expect(statusLines(aRuntime({}), NOW, report).join('\n')).toMatch(
+      /recovery +2 re-attached, 1 foreign units/,
+    );
   });
 });
 
