@@ -100,7 +100,9 @@ describe('a start that comes late', () => {
     await first.exited;
     await rig.startDaemon();
     const { workUnit } = await rig.outcome(id);
-    expect(workUnit).toMatchObject({ status: 'succeeded', attempts: [{ reattached: 1 }] });
+    // It may be over before it was ever seen to run: what counts is that it is the same attempt.
+    expect(workUnit.status).toBe('succeeded');
+    expect(workUnit.attempts.map(({ status }) => status)).toEqual(['succeeded']);
     expect(readFileSync(path.join(rig.tree, 'runs'), 'utf8')).toBe('x\n');
   });
 
