@@ -87,7 +87,7 @@ const invocationOf = (id: string): Promise<string> =>
 describe('a restarted daemon', () => {
   it('T13 claude-code#79569: ten restarts, killed and told, leave a command and a Pi run alone; row 211', async () => {
     // Ten, not a hundred: this tier runs often, and each restart goes the same way.
-    const env = { SHUTDOWN_GRACE_MS: '999999999' };
+    const env = { SHUTDOWN_GRACE_MS: '86400000' };
     let daemon = await rig.startDaemon({ env });
     const command = await underWay({ argv: waits('go') });
     const prompt = script(`bash echo ran >> pi.runs; echo up; ${untilOpen('go')}`, 'say Done');
