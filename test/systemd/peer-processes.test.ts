@@ -152,9 +152,8 @@ describe('what an attempt leaves running', () => {
     });
     expect([workUnit.status, workUnit.errorCode]).toEqual(['failed', 'hard_timeout']);
     await rig.client.retryWorkUnit(workUnit.id);
-    await appears(file('second'));
-    expect(read('second')).toBe('alone');
     const isEnd = ({ type }: EventView): boolean => type === 'work_unit.succeeded';
     await rig.waitForEvent(workUnit.id, isEnd, 'the end of the retry');
+    expect(read('second')).toBe('alone');
   });
 });
