@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView } from '../../src/api/schemas.ts';
 import { DAEMON_NODE_FLAGS } from '../../src/layout.ts';
-import { appears, Rig, ROOT, systemctl } from '../support/rig.ts';
+import { Rig, ROOT, systemctl } from '../support/rig.ts';
 
 const run = promisify(execFile);
 let rig: Rig;
