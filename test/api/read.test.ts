@@ -260,7 +260,7 @@ describe('a mistake of the daemon', () => {
   it('is told without its inside, as a problem', async () => {
     Object.assign(rig.store.workUnits, {
       list: () => {
-        throw new Error('secret details at /home/ada');
+        throw new Error('secret details at /srv/lab-user');
       },
     });
     const answer = await get('/work-units');

@@ -297,10 +297,10 @@ describe('the place of a workspace on a user manager', () => {
   it('is one, whatever the state directory: the refusal names the other one', () => {
     const runtime = temporaryDirectory();
     const lock = acquireHostLock(runtime, 'main');
-    lock.describe({ ...DEAD, stateDirectory: '/home/ada/state/outlive/main' });
+    lock.describe({ ...DEAD, stateDirectory: '/srv/lab-user/state/outlive/main' });
     const error = refusal(() => acquireHostLock(runtime, 'main'));
     expect(error.code).toBe('workspace_owned');
-    expect(error.message).toContain('/home/ada/state/outlive/main');
+    expect(error.message).toContain('/srv/lab-user/state/outlive/main');
     acquireHostLock(runtime, 'lab').release();
     lock.release();
     acquireHostLock(runtime, 'main').release();

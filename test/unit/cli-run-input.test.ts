@@ -20,7 +20,7 @@ function file(content: string | Uint8Array): string {
 
 const caller = (stdin: string | Uint8Array = ''): Caller => ({
   user: 'ada',
-  cwd: () => '/home/ada/repo',
+  cwd: () => '/srv/lab-user/repo',
   readStdin: async () => Buffer.from(stdin),
 });
 
@@ -87,7 +87,7 @@ describe('the rest of the request', () => {
       prompt: 'x',
       ownerId: 'ada',
       createdByClientId: 'cli',
-      cwd: '/home/ada/repo',
+      cwd: '/srv/lab-user/repo',
     });
   });
 
@@ -102,7 +102,7 @@ describe('the rest of the request', () => {
     });
     expect(request).toMatchObject({
       handle: 'fix42',
-      cwd: '/home/ada/other',
+      cwd: '/srv/lab-user/other',
       model: 'lab/scripted',
       timeoutPolicy: { hardTimeoutMs: 5_400_000 },
       idempotencyKey: 'k',

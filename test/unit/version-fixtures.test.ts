@@ -22,15 +22,15 @@ const FROZEN: Readonly<Record<string, string>> = {
   'command/control.jsonl': 'fe101cb511e73931',
   'command/events.jsonl': '991a307dc7da397d',
   'command/exit.json': '055e4670ee31dbf5',
-  'command/launch.json': '5e5e9af7ca95268e',
+  'command/launch.json': 'aeff106757360351',
   'pi/claim': '3b785f895ce13faa',
   'pi/events.jsonl': 'a72c824c934672b0',
   'pi/exit.json': 'a517518c1fc93636',
-  'pi/launch.json': '637f842d909e2201',
+  'pi/launch.json': '5936f9b730cfb962',
   'stopped/claim': 'd68aa5fbd4436fe9',
   'stopped/events.jsonl': '79fdb4ab54c6d7c1',
   'stopped/exit.json': '0427c27db9c732c3',
-  'stopped/launch.json': '05c11394f8dd88c5',
+  'stopped/launch.json': '08a4aa30ae89345c',
 };
 const RUNS = ['command', 'pi', 'stopped'] as const;
 
