@@ -3,7 +3,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { StartWorkUnitInput } from '../../src/api/schemas.ts';
-import { OutliveError } from '../../src/domain/errors.ts';
+import { ERRORS, EXIT, OutliveError } from '../../src/domain/errors.ts';
 import { TERMINAL_STATUSES, type WorkUnitStatus } from '../../src/domain/work-unit.ts';
 import { script } from '../support/rig.ts';
 import type { Act, Ledger } from './ledger.ts';
@@ -20,13 +20,16 @@ export const QUIET_MS = 110_000;
 /** Exit status of work that is meant to fail. */
 const FAILS_WITH = 3;
 
-/** Answers after which the same may be asked again, and must have its effect once. */
-const PASSING = new Set([
-  'daemon_unreachable',
-  'shutting_down',
-  'bus_unavailable',
+/**
+ * Answers after which the same may be asked again, and must have its effect once: what the table of
+ * errors counts as unreachable (a daemon that starts, shuts down, or has no store), and what a full
+ * disk or a fault in the middle of a request gives.
+ */
+const PASSING: ReadonlySet<string> = new Set([
+  ...Object.entries(ERRORS).flatMap(([code, { exit }]) =>
+    exit === EXIT.unreachable ? [code] : [],
+  ),
   'disk_full',
-  'store_unavailable',
   'internal',
 ]);
 
