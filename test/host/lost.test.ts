@@ -1,8 +1,8 @@
-/** The machine goes away under a run: a real reboot and a real power cut, with the real Pi. */
+/** The machine or its user manager goes away under a run: for real, with the real Pi. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WorkUnitView } from '../../src/api/schemas.ts';
 import { type ScriptedModel, startScriptedModel } from '../support/scripted-model/server.ts';
-import { hostName, needsRoot, ok, root } from './support.ts';
+import { asRoot, hostName, needsRoot, ok, root } from './support.ts';
 
 let model: ScriptedModel;
 beforeEach(async () => {
@@ -17,6 +17,9 @@ const ENVIRONMENT = `export PATH=/opt/outlive/node_modules/.bin:/opt/outlive/ops
 const inside = (name: string, script: string): Promise<string> =>
   ok('exec', name, '--', 'sh', '-ec', `${ENVIRONMENT}; ${script}`);
 const CHILD = 'node /opt/outlive/test/host/children/await.mjs';
+
+const UID = '1000';
+const MANAGER = `user@${UID}.service`;
 
 const PROMPT = [
   'Do as the script says.',
@@ -35,6 +38,8 @@ async function hostWithRun(): Promise<string> {
     `${CHILD} lab "$PI_CODING_AGENT_DIR" ${model.baseUrl}; outlive daemon start
      printf '%s' '${PROMPT}' >prompt
      outlive run --handle job --model lab/scripted --prompt-file prompt --detach
+     echo 'Say hello' >later
+     outlive run --handle later --model lab/scripted --prompt-file later --detach
      outlive run --handle other --runner command --detach -- sh -c 'echo once >>command-effects; exec sleep 600'
      ${CHILD} file ~/tree/begun; ${CHILD} file ~/tree/command-effects`,
   );
@@ -59,12 +64,28 @@ describe.skipIf(!root)(`the machine goes away under a run${needsRoot}`, () => {
         await ok('up', name);
       },
     ],
+    [
+      'loginctl terminate-user',
+      async (name: string) => {
+        await asRoot(name, 'loginctl', 'terminate-user', UID);
+        await asRoot(name, 'systemctl', 'restart', MANAGER);
+      },
+    ],
+    [
+      'systemctl --user exit',
+      async (name: string) => {
+        await inside(name, 'systemctl --user exit');
+        // Ends it where the exit is still under way, and starts the next one.
+        await asRoot(name, 'systemctl', 'stop', MANAGER);
+        await asRoot(name, 'systemctl', 'start', MANAGER);
+      },
+    ],
   ])(
-    '%s: Pi goes on in its conversation, a command fails, nobody cancelled anything; T06 systemd#43361, T12 systemd#13485',
+    '%s: Pi goes on in its conversation, a command fails, nobody cancelled anything, nobody else gets the work tree; row 126, row 262, T06 systemd#43361, T12 systemd#13485',
     async (_, goAway) => {
       const name = await hostWithRun();
       await goAway(name);
-      await inside(name, 'outlive daemon start');
+      await inside(name, 'outlive daemon status >/dev/null 2>&1 || outlive daemon start');
 
       const job = await ended(name, 'job');
       expect(job.attempts.map(({ status, errorCode }) => [status, errorCode])).toEqual([
@@ -72,6 +93,12 @@ describe.skipIf(!root)(`the machine goes away under a run${needsRoot}`, () => {
         ['succeeded', null],
       ]);
       expect(job.attempts[1]?.result?.text).toBe('All done');
+
+      // It waited for the work tree, which was nobody's between the loss and the next attempt.
+      const later = await ended(name, 'later');
+      expect(later.attempts.map(({ status }) => status)).toEqual(['succeeded']);
+      const freed = Date.parse(job.attempts[1]?.endedAt ?? '');
+      expect(Date.parse(later.attempts[0]?.createdAt ?? '')).toBeGreaterThanOrEqual(freed);
 
       const other = await ended(name, 'other');
       expect([other.status, other.errorCode]).toEqual([

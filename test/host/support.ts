@@ -86,6 +86,18 @@ export async function ok(...args: string[]): Promise<string> {
   return stdout;
 }
 
+const REGISTRY = '/run/outlive-hosts';
+
+/** Runs a command as root in a host that is up: what only root can do to a user manager. */
+export async function asRoot(name: string, ...command: readonly string[]): Promise<void> {
+  const init = readFileSync(join(REGISTRY, name, 'init'), 'utf8').split(' ')[0] ?? '';
+  const namespaces = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--root', '--wd'];
+  const { code, stderr } = await run(['--target', init, ...namespaces, ...command], {
+    command: 'nsenter',
+  });
+  if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}: ${stderr}`);
+}
+
 /** `host run` in a terminal of its own; prints its pid first. Type into child.stdin. */
 export const startInTerminal = (command: string, env?: NodeJS.ProcessEnv) =>
   start(['-qec', `echo pid $$; exec '${host}' run -- ${command}`, '/dev/null'], {
