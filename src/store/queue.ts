@@ -26,8 +26,12 @@ const NO_GATE = GATES.map((gate) => `blocked_on NOT LIKE '${gate}%'`).join(' AND
 
 export type Queue = ReturnType<typeof queueStatements>;
 
+/**
+ * A delay that began in the future began before the clock was set back: it would last as long
+ * as the clock was wrong, so it counts as over.
+ */
 const READY = `FROM work_units WHERE workspace_id = @workspace AND status = 'queued'
-  AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now)`;
+  AND blocked_on IS NULL AND (not_before IS NULL OR not_before <= @now OR updated_at > @now)`;
 
 /** Who has waited so long that something is kept free for it. */
 function starvation(db: Database, workspace: string) {

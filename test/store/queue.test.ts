@@ -32,6 +32,18 @@ describe('best and oldest', () => {
     expect(queue.nextDue('2026-06-01T00:00:10.000Z')).toBeNull();
   });
 
+  it('do not wait out a delay that began in the future: the clock was set back meanwhile', () => {
+    const rig = fresh();
+    const { queue } = rig.store;
+    const delayed = rig.submit();
+    const { updatedAt } = rig.store.workUnits.get(delayed) ?? { updatedAt: '' };
+    const shifted = (ms: number): string => new Date(Date.parse(updatedAt) + ms).toISOString();
+    queue.delay(delayed, shifted(1_000));
+    expect(queue.best(shifted(0))).toBeNull();
+    expect(queue.best(shifted(-3_600_000))?.id).toBe(delayed);
+    expect(queue.oldest(shifted(-3_600_000))?.id).toBe(delayed);
+  });
+
   it('see only what is queued', () => {
     const rig = fresh();
     rig.cancel(rig.submit());
