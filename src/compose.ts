@@ -1,5 +1,7 @@
 /** The one place where the parts are joined: a daemon as a function, so that tests boot the real one. */
+
 import { randomBytes } from 'node:crypto';
+import os from 'node:os';
 import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import { loadToken } from './api/auth.ts';
@@ -56,6 +58,7 @@ export interface Daemon {
 export const systemEntropy: Entropy = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
+  uptimeSeconds: () => os.uptime(),
   random: (size) => randomBytes(size),
 };
 

@@ -1,6 +1,7 @@
 /** Runs one prompt through the Pi CLI: start, wait until ready, prompt, wait until settled, end. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ATTEMPT_FILES, type PiRunnerSpec } from '../domain/attempt-files.ts';
 import type { Usage } from '../domain/spool.ts';
@@ -11,7 +12,7 @@ import { abortPi, closePi } from './pi-end.ts';
 import { usageOf } from './pi-events.ts';
 import { PiRecorder } from './pi-recorder.ts';
 import { type Answer, PiRpc } from './pi-rpc.ts';
-import { classifyError, classifyStartFailure, verdictOf } from './pi-verdict.ts';
+import { classifyError, classifyStartFailure, isLockHeld, verdictOf } from './pi-verdict.ts';
 import { piVersion } from './pi-version.ts';
 import { type ProgramEnd, spawnExitCode } from './program.ts';
 import { resetOfMessage } from './retry-after.ts';
@@ -25,6 +26,8 @@ import {
 
 /** Pi answers its first command after about 0.6 s; a stale lock file delays that by up to 30 s. */
 const READY_MS = 40_000;
+/** Between two starts while the lock of another Pi is held. */
+const LOCKED_PAUSE_MS = 500;
 /** Questions to an idle Pi are answered at once. */
 const QUESTION_MS = 5_000;
 const STDERR_TAIL_BYTES = 2 * 1024;
@@ -42,13 +45,27 @@ const EXTENSION_NAME = `pi-extension${path.extname(fileURLToPath(import.meta.url
 /** Read with all other code, at the start: a deploy may replace the file under us. */
 const EXTENSION = readFileSync(new URL(EXTENSION_NAME, import.meta.url), 'utf8');
 
-/** Runs Pi as the launch file says. */
+/**
+ * Runs Pi as the launch file says. A Pi that was killed at its start (a power cut) leaves a lock
+ * on its directory, which the next ones find held for about 10 s and end at once: they are
+ * started again. Nothing has run then, so nothing can happen twice.
+ */
 export async function runPi(context: RunnerContext, spec: PiRunnerSpec): Promise<RunnerResult> {
-  const run = new PiRun(context, spec);
-  try {
-    return await run.run();
-  } finally {
-    run.dispose();
+  const patience = performance.now() + READY_MS;
+  for (let tries = 1; ; tries += 1) {
+    const run = new PiRun(context, spec);
+    try {
+      const result = await run.run();
+      if (!run.isLockedOut || performance.now() > patience) return result;
+    } finally {
+      run.dispose();
+    }
+    if (tries === 1) {
+      const message =
+        'The directory of Pi is locked, by one that starts or was killed; trying again';
+      context.emit('progress', { kind: 'retry', message });
+    }
+    await Promise.race([pause(LOCKED_PAUSE_MS), context.stop.turned]);
   }
 }
 
@@ -63,6 +80,7 @@ class PiRun {
   #after: Spent | null = null;
   #stage: 'starting' | 'idle' | 'running' = 'starting';
   #violations = 0;
+  #lockedOut = false;
   #broken: (what: string) => void = () => {};
 
   constructor(context: RunnerContext, spec: PiRunnerSpec) {
@@ -101,6 +119,11 @@ class PiRun {
     }
     const end = await closePi(this.#rpc);
     return { ...first, ...this.#facts(end), text: first.text || this.#recorder.lastText };
+  }
+
+  /** True once Pi has ended at its start because somebody else holds a lock it needs. */
+  get isLockedOut(): boolean {
+    return this.#lockedOut;
   }
 
   dispose(): void {
@@ -176,6 +199,7 @@ class PiRun {
       return failure('spawn_error', message, { exitCode: spawnExitCode(end.error) });
     }
     const said = this.#stderr.tailText(STDERR_TAIL_BYTES).trim();
+    this.#lockedOut = isLockHeld(said);
     return failure(classifyStartFailure(said), said || `Pi ended at its start, ${describe(end)}`);
   }
 

@@ -146,3 +146,9 @@ export function classifyStartFailure(stderr: string): FailureCode {
   }
   return 'runner_error';
 }
+
+/** What Pi's lock library says, as an error that nobody caught. */
+const LOCK_HELD = /code: 'ELOCKED'|lock file is already being held/i;
+
+/** True when Pi ended at its start because a lock of its directory was held. */
+export const isLockHeld = (stderr: string): boolean => LOCK_HELD.test(stderr);

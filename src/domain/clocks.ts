@@ -76,3 +76,19 @@ export function judgeSilence(view: ClockView): ClockVerdict {
   if (expired) return { kind: 'expired', code: expired.code, silentMs: now - expired.since };
   return { kind: 'wait', ms: Math.min(LOOK_AGAIN_MS, ...remaining.map(({ left }) => left)) };
 }
+
+/** What is known of a tool call that was under way before this daemon began. */
+export interface EarlierTool {
+  /** Age by the wall clock, milliseconds: wrong by as much as somebody set it. */
+  readonly wallMs: number;
+  /** Uptime of the machine when its wrapper began, seconds; null where it said none. */
+  readonly openedAt: number | null;
+  /** Uptime of the machine now, seconds. */
+  readonly uptimeSeconds: number;
+}
+
+/** How long such a call has run: never longer than its wrapper by the machine's own clock, so a clock that is set ahead ends nothing. */
+export function toolAgeMs({ wallMs, openedAt, uptimeSeconds }: EarlierTool): number {
+  const attemptMs = openedAt === null ? Infinity : (uptimeSeconds - openedAt) * 1_000;
+  return Math.max(0, Math.min(wallMs, attemptMs));
+}

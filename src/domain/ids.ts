@@ -6,6 +6,8 @@ export interface Entropy {
   now(): number;
   /** Monotonic clock, milliseconds from any origin; not moved by a clock change or a suspend. */
   monotonic(): number;
+  /** Seconds since the machine booted, not moved by a clock change; compares with what a wrapper wrote. */
+  uptimeSeconds(): number;
   /** `size` random bytes. */
   random(size: number): Uint8Array;
 }

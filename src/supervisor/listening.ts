@@ -4,6 +4,7 @@
  */
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { SilenceCode } from '../domain/clocks.ts';
+import { toolAgeMs } from '../domain/clocks.ts';
 import { uuidv7 } from '../domain/ids.ts';
 import type { UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -63,11 +64,17 @@ async function recordHeartbeat(
 
 /** Tool calls that were under way when this daemon took the attempt up. */
 function resumeTools(context: Context, attempt: AttemptRow, clocks: AttemptClocks): void {
+  const { entropy } = context;
   for (const { toolCallId, ts } of context.store.events.openToolCalls(
     attempt.workUnitId,
     attempt.id,
   )) {
-    clocks.resumeTool(toolCallId, context.entropy.now() - Date.parse(ts));
+    const ageMs = toolAgeMs({
+      wallMs: entropy.now() - Date.parse(ts),
+      openedAt: attempt.opened?.uptimeSeconds ?? null,
+      uptimeSeconds: entropy.uptimeSeconds(),
+    });
+    clocks.resumeTool(toolCallId, ageMs);
   }
 }
 

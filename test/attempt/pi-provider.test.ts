@@ -1,4 +1,6 @@
 /** What the wrapper makes of a provider that fails or gets expensive; real Pi, real HTTP. */
+import { mkdirSync } from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
 import { makePiLab, type PiLabChanges } from './support/pi-lab.ts';
 
@@ -88,3 +90,14 @@ test('an answer that ends the run may cross the ceiling: what is done is done', 
   });
   expect((await lab.run()).word).toMatchObject({ verdict: 'ok', text: 'done' });
 });
+
+test('a lock that a killed Pi left in its directory is waited for, not a failure', async () => {
+  const { lab, model } = await makePiLab({ script: ['say done'] });
+  // As a power cut leaves it: made a moment ago, its owner gone.
+  mkdirSync(path.join(lab.root, '.pi/agent/trust.json.lock'));
+  const { word, lines } = await lab.run();
+  expect(word).toMatchObject({ verdict: 'ok', text: 'done' });
+  const retries = lines.filter(({ data }) => (data as { kind?: string }).kind === 'retry');
+  expect(retries).toHaveLength(1);
+  expect(model.requests()).toHaveLength(1);
+}, 60_000);

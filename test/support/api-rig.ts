@@ -60,6 +60,7 @@ export const executorOfNobody: Executor = {
 const entropy: Entropy = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
+  uptimeSeconds: () => os.uptime(),
   random: (size) => randomBytes(size),
 };
 

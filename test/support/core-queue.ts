@@ -56,6 +56,7 @@ export function fakeEntropy(): FakeEntropy {
   return {
     now: () => epoch + elapsed,
     monotonic: () => elapsed,
+    uptimeSeconds: () => elapsed / 1_000,
     random: (size) => {
       const bytes = Buffer.alloc(Math.max(size, 8));
       bytes.writeBigUInt64BE((BigInt(++drawn) * 0x9e3779b97f4a7c15n) % 0xffffffffffffffffn, 0);

@@ -287,3 +287,27 @@ describe.each(['setFrozen', 'setWaiting'] as const)('%s', (stand) => {
     expect(expired).toEqual(['heartbeat_timeout']);
   });
 });
+
+describe('the age of a tool call that began before this daemon', () => {
+  const MINUTE = 60_000;
+  it.each([
+    ['is by the wall clock', { wallMs: MINUTE, openedAt: 100, uptimeSeconds: 400 }, MINUTE],
+    [
+      'is at most that of its wrapper: a clock set ahead ends nothing',
+      { wallMs: 60 * MINUTE, openedAt: 100, uptimeSeconds: 105 },
+      5_000,
+    ],
+    [
+      'is none where the clock was set back',
+      { wallMs: -MINUTE, openedAt: 100, uptimeSeconds: 400 },
+      0,
+    ],
+    [
+      'is by the wall clock where the wrapper said no uptime',
+      { wallMs: MINUTE, openedAt: null, uptimeSeconds: 5 },
+      MINUTE,
+    ],
+  ])('%s', (_, view, expected) => {
+    expect(toolAgeMs(view)).toBe(expected);
+  });
+});
