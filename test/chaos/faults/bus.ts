@@ -1,12 +1,44 @@
 /** The user's message bus dies, is away for a while, comes back; the manager reloads and re-executes. */
+import { execFile } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { systemctl } from '../../support/rig.ts';
+import type { Round } from '../round.ts';
 import { type Fault, strike } from './fault.ts';
+
+const run = promisify(execFile);
 
 /** The manager may be away itself, by another fault; it comes back with a bus. */
 const tell = async (...words: readonly string[]): Promise<void> => {
   await systemctl(...words).catch(() => undefined);
 };
+
+const MANAGER = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1'] as const;
+const ASK = ['call', ...MANAGER, 'org.freedesktop.DBus.Peer', 'Ping'] as const;
+
+const answers = (): Promise<boolean> =>
+  run('busctl', ['--user', '--timeout=2', ...ASK], { timeout: 5_000 }).then(
+    () => true,
+    () => false,
+  );
+
+/**
+ * A killed bus is started again by its socket, up to systemd's limit of starts (5 in 10 s,
+ * those of other rounds counted), and then the socket refuses for good. That is the host's to
+ * mend, as by its operator: outlive's attempts have to run on until then, and they do.
+ */
+const mend =
+  ({ ledger }: Round) =>
+  async (): Promise<void> => {
+    if (await answers()) return;
+    const state = await systemctl('show', '-P', 'Result', 'dbus.socket', 'dbus.service').catch(
+      String,
+    );
+    ledger.write({ what: 'note', text: `the bus did not come back by itself: ${state}` });
+    await tell('reset-failed', 'dbus.service', 'dbus.socket');
+    await tell('restart', 'dbus.socket', 'dbus.service');
+    if (!(await answers())) await tell('daemon-reexec');
+  };
 
 // systemctl --user speaks with the manager over a socket of its own, so it works without the bus.
 const kill: Fault = {
@@ -14,6 +46,7 @@ const kill: Fault = {
   family: 'bus',
   inject: async (round) => {
     strike(round, 'bus-kill', []);
+    round.undo.push(mend(round));
     await tell('kill', '--signal=KILL', 'dbus.service');
   },
 };
