@@ -106,11 +106,11 @@ test('a secret is on the disk at no moment, also not before the end', () => {
   const file = path.join(mkdtempSync(path.join(tmpdir(), 'capture-')), 'log');
   const options = { file, limit: 1024, head: 512, warn: () => {} };
   const live = new Capture({ ...options, redact: redactor({ KEY: 'hunter2-ü-hunter2' }) });
-  const bytes = Buffer.from('a hunter2-ü-hunter2 b');
+  const bytes = Buffer.from('a hunter2-ü-hunter2 .');
   for (const byte of bytes) {
     live.push(Buffer.from([byte]));
     expect(readFileSync(file, 'utf8')).not.toContain('h');
   }
-  expect(readFileSync(file, 'utf8')).toBe('a [redacted KEY] b');
+  expect(readFileSync(file, 'utf8')).toBe('a [redacted KEY] .');
   live.finish();
 });

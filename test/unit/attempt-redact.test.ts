@@ -87,7 +87,7 @@ describe('known values', () => {
         lab: {
           apiKey: '$NAMED',
           baseUrl: 'http://127.0.0.1',
-          headers: { 'x-a': 'HEADER-3 ${OTHER}' },
+          headers: { 'x-a': 'HEADER-3 \u0024{OTHER}' },
         },
         local: { apiKey: 'ollama' },
         run: { apiKey: '!cat key' },
@@ -103,7 +103,7 @@ describe('known values', () => {
       'ACCESS-2',
       'AUTH-KEY-1',
       'CREDENTIAL-4',
-      'HEADER-3 ${OTHER}',
+      'HEADER-3 \u0024{OTHER}',
       'REFRESH-2',
       'VALUE-OF-NAMED',
       'VALUE-OF-OTHER',
