@@ -19,8 +19,9 @@ import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
 import { readLeftovers, readMarked } from './leftovers.ts';
 import { runPi } from './pi-runner.ts';
-import { redactor } from './redact.ts';
+import { type Redact, redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
+import { knownSecrets } from './secrets.ts';
 import { SpoolWriter } from './spool-writer.ts';
 import { StopSwitch } from './stop.ts';
 
@@ -43,17 +44,21 @@ const EMERGENCY_GRACE_MS = 5_000;
 export class Attempt {
   readonly #setting: AttemptSetting;
   readonly #credentials: Credentials;
+  readonly #redact: Redact;
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
   #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
 
   /** Opens the spool, durably. Throws when that fails: then nothing may run. */
   constructor(setting: AttemptSetting, opened: EventData['attempt.opened']) {
-    this.#setting = setting;
     const { launch, environment, directory } = setting;
     this.#credentials = readCredentials(launch, environment.credentialsDirectory);
+    const values = 'values' in this.#credentials ? this.#credentials.values : {};
+    const redact = redactor(knownSecrets(launch, values));
+    this.#redact = redact;
+    this.#setting = { ...setting, warn: (sentence) => setting.warn(redact(sentence)) };
     this.#spool = new SpoolWriter(path.join(directory, ATTEMPT_FILES.spool), {
-      redact: redactor('values' in this.#credentials ? this.#credentials.values : {}),
+      redact,
       onBroken: (error) => this.#spoolBroken(error),
     });
     this.#spool.append('attempt.opened', opened);
@@ -73,7 +78,7 @@ export class Attempt {
     disarm();
     const { invocationId, mark, nonce } = environment;
     const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
-    const word = lastWord(result, this.#stop.request, leftovers);
+    const word = lastWord(result, this.#stop.request, leftovers, this.#redact);
     const said = this.#spool.finish(word);
     control.close();
     if (word.verdict === 'stopped') return 'stopped';
@@ -188,7 +193,7 @@ export class Attempt {
         this.#live = { ...this.#live, ...change };
       },
       stop: this.#stop,
-      redact: redactor(credentials),
+      redact: this.#redact,
       warn,
     };
   }

@@ -6,7 +6,7 @@
 import { closeSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { ceilCharacter, cutNote, floorCharacter } from './bounded-text.ts';
 import { errorCode, writeAll } from './files.ts';
-import type { Redact } from './redact.ts';
+import { type Redact, RedactedStream } from './redact.ts';
 import { TailRing } from './tail-ring.ts';
 
 export interface CaptureOptions {
@@ -22,12 +22,16 @@ export interface CaptureOptions {
 export class Capture {
   readonly #options: CaptureOptions;
   readonly #tail: TailRing;
+  readonly #clean: RedactedStream;
   #fd: number | null = null;
   #seen = 0;
+  /** Bytes that were given to file and tail. */
+  #kept = 0;
 
   constructor(options: CaptureOptions) {
     this.#options = options;
     this.#tail = new TailRing(options.limit - options.head);
+    this.#clean = new RedactedStream(options.redact);
     this.#guard(() => {
       this.#fd = openSync(options.file, 'w+', 0o600);
     });
@@ -39,28 +43,36 @@ export class Capture {
   }
 
   push(bytes: Buffer): void {
-    this.#tail.push(bytes);
-    const room = this.#options.limit - this.#seen;
     this.#seen += bytes.length;
-    if (room <= 0) return;
+    // One byte a character: nothing is lost in what is no text.
+    this.#keep(this.#clean.push(bytes.toString('latin1')));
+  }
+
+  #keep(text: string): void {
+    const bytes = Buffer.from(text, 'latin1');
+    this.#tail.push(bytes);
+    const room = this.#options.limit - this.#kept;
+    this.#kept += bytes.length;
+    if (room <= 0 || bytes.length === 0) return;
     this.#onFile((fd) => writeAll(fd, bytes.subarray(0, room)));
   }
 
-  /** The last `maxBytes` that came, as text. */
+  /** The last `maxBytes` that came, as text; of a secret that is coming in, nothing. */
   tailText(maxBytes: number): string {
+    this.#keep(this.#clean.end());
     const bytes = this.#tail.bytes();
     const start = Math.max(0, bytes.length - maxBytes);
     return bytes.toString(
       'utf8',
-      this.#seen > bytes.length - start ? ceilCharacter(bytes, start) : 0,
+      this.#kept > bytes.length - start ? ceilCharacter(bytes, start) : 0,
     );
   }
 
   /** Makes the file what it should be and closes it. */
   finish(): void {
+    this.#keep(this.#clean.end());
     this.#onFile((fd) => {
-      if (this.#seen > this.#options.limit) this.#writeCut(fd);
-      this.#redactFile(fd);
+      if (this.#kept > this.#options.limit) this.#writeCut(fd);
       closeSync(fd);
     });
     this.#fd = null;
@@ -70,7 +82,7 @@ export class Capture {
     const head = this.#headEnd(fd);
     const tail = this.#tail.bytes();
     const start = ceilCharacter(tail, 0);
-    const cut = this.#seen - head - (tail.length - start);
+    const cut = this.#kept - head - (tail.length - start);
     ftruncateSync(fd, head);
     const note = Buffer.from(`${head > 0 ? '\n' : ''}${cutNote(cut)}\n`);
     writeSync(fd, note, 0, note.length, head);
@@ -87,17 +99,6 @@ export class Capture {
     const end = Buffer.alloc(head - from);
     readSync(fd, end, 0, end.length, from);
     return from + floorCharacter(end, end.length);
-  }
-
-  /** Secrets may lie across any two chunks, so they are looked for in the whole at the end. */
-  #redactFile(fd: number): void {
-    const size = Math.min(this.#seen, this.#options.limit) + 256;
-    const bytes = Buffer.alloc(size);
-    const text = bytes.toString('latin1', 0, readSync(fd, bytes, 0, size, 0));
-    const clean = this.#options.redact(text);
-    if (clean === text) return;
-    ftruncateSync(fd, 0);
-    writeSync(fd, Buffer.from(clean, 'latin1'), 0, clean.length, 0);
   }
 
   #onFile(act: (fd: number) => void): void {

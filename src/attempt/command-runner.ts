@@ -73,8 +73,8 @@ function readOutputs(
   const idle = context.launch.timeouts.idleTimeoutMs;
   const budget = new OutputBudget(context.emit, Math.min(SIGN_OF_LIFE_MS, idle / 4));
   const flushes = [
-    stdout && readOutput(stdout, out, (text) => budget.delta('stdout_delta', text)),
-    stderr && readOutput(stderr, err, (text) => budget.delta('stderr_delta', text)),
+    stdout && readOutput(stdout, out, context.redact, (text) => budget.delta('stdout_delta', text)),
+    stderr && readOutput(stderr, err, context.redact, (text) => budget.delta('stderr_delta', text)),
   ];
   return () => {
     for (const flush of flushes) flush?.();

@@ -2,6 +2,7 @@
 import type { LastWord } from '../domain/spool.ts';
 import { cutMiddle } from './bounded-text.ts';
 import type { Leftover } from './leftovers.ts';
+import type { Redact } from './redact.ts';
 import type { RunnerResult } from './runner.ts';
 import type { StopRequest } from './stop.ts';
 
@@ -9,19 +10,20 @@ import type { StopRequest } from './stop.ts';
 const TEXT_BYTES = 24 * 1024;
 const MESSAGE_BYTES = 4 * 1024;
 
-/** A stop that was recorded outweighs whatever the runner still made of it. */
+/** Secrets go before anything is cut. A stop that was recorded outweighs whatever the runner still made of it. */
 export function lastWord(
   result: RunnerResult,
   stop: StopRequest | null,
   leftovers: Leftover[],
+  redact: Redact,
 ): LastWord {
   const { text, exitCode, signal, usage, costUsd, retryAt } = result;
   const { verdict, code, message } = stop === null ? result : verdictOfStop(stop);
   return {
     verdict,
     code,
-    message: message === null ? null : cutMiddle(message, MESSAGE_BYTES),
-    text: cutMiddle(text, TEXT_BYTES),
+    message: message === null ? null : cutMiddle(redact(message), MESSAGE_BYTES),
+    text: cutMiddle(redact(text), TEXT_BYTES),
     exitCode,
     signal,
     usage,

@@ -1,10 +1,11 @@
 /** Writes down what Pi does: events in their order, live figures, and what the verdict needs. */
 import { DeltaCoalescer } from './delta-coalescer.ts';
 import type { EventData, MessageUsage, TextPiece } from './event-data.ts';
-import type { JsonObject } from './json.ts';
+import { type JsonObject, objectOf } from './json.ts';
 import { PiEvents } from './pi-events.ts';
 import type { PiOutput, TextKind } from './pi-output.ts';
 import type { LastMessage } from './pi-verdict.ts';
+import { RedactedStream, redactValue } from './redact.ts';
 import { resetOfHeaders } from './retry-after.ts';
 import type { RunnerContext } from './runner.ts';
 import { ToolUpdates } from './tool-updates.ts';
@@ -21,6 +22,7 @@ export class PiRecorder {
   readonly #answer: (record: JsonObject) => void;
   readonly #events = new PiEvents();
   readonly #text: DeltaCoalescer;
+  readonly #clean: RedactedStream;
   readonly #updates: ToolUpdates;
   readonly #openCalls = new Map<string, string>();
   #key = NO_KEY;
@@ -42,6 +44,7 @@ export class PiRecorder {
   constructor(context: RunnerContext, answer: (record: JsonObject) => void) {
     this.#context = context;
     this.#answer = answer;
+    this.#clean = new RedactedStream(context.redact);
     this.#text = new DeltaCoalescer({ ...PIECE, emit: (delta) => this.#piece(delta) });
     this.#updates = new ToolUpdates((data) => this.#emit('tool.update', data));
     this.settled = new Promise((resolve) => {
@@ -50,13 +53,19 @@ export class PiRecorder {
   }
 
   take(event: JsonObject): void {
-    for (const output of this.#events.next(event)) this.#record(output);
+    for (const output of this.#events.next(this.#redacted(event))) this.#record(output);
   }
 
   /** Writes what still waits and stops all timers. */
   finish(): void {
-    this.#text.flush();
+    this.#endText();
     this.#updates.dispose();
+  }
+
+  /** What tools say is cut to size later: a secret must be gone before. Messages come in deltas. */
+  #redacted(event: JsonObject): JsonObject {
+    const isOfTool = String(event['type']).startsWith('tool_execution_');
+    return isOfTool ? objectOf(redactValue(this.#context.redact, event)) : event;
   }
 
   #record(output: PiOutput): void {
@@ -98,12 +107,18 @@ export class PiRecorder {
   #say({ type, message, block, text, replace }: PiOutput & { kind: 'text' }): void {
     const key = this.#key;
     const same = key.type === type && key.message === message && key.block === block;
-    if (!same || replace) this.#text.flush();
+    if (!same || replace) this.#endText();
     this.#key = { type, message, block };
     this.#replace = replace;
     // A block that turns out to be empty must still take back what was said.
     if (replace && text === '') this.#piece('');
-    else this.#text.push(text);
+    else this.#text.push(this.#clean.push(text));
+  }
+
+  /** Nothing more of this block will come: what was held back goes out with it. */
+  #endText(): void {
+    this.#text.push(this.#clean.end());
+    this.#text.flush();
   }
 
   #piece(delta: string): void {
@@ -114,6 +129,7 @@ export class PiRecorder {
   }
 
   #messageEnd({ data, text }: PiOutput & { kind: 'message_end' }): void {
+    this.#endText();
     this.last = { stopReason: data.stopReason, errorMessage: data.errorMessage };
     if (data.stopReason !== 'error') this.resetAt = null;
     if (text !== '') this.lastText = text;

@@ -10,6 +10,7 @@ import { drainOutput } from './output-drain.ts';
 import { type Program, type ProgramEnd, startProgram } from './program.ts';
 
 // Pi's largest lines are agent_end's: all messages of a run in one.
+const LINE_END = Buffer.from('\n');
 const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 /** What became of a request. */
@@ -39,6 +40,7 @@ export class PiRpc {
   readonly #lines = new LineSplitter(MAX_LINE_BYTES);
   readonly #waiting = new Map<string, (answer: Answer) => void>();
   #requests = 0;
+  #bytes = 0;
   /** Settles when Pi has ended and all it said was read. Never rejects. */
   readonly ended: Promise<ProgramEnd>;
 
@@ -92,14 +94,14 @@ export class PiRpc {
 
   async #end(): Promise<ProgramEnd> {
     const { child, ended, closed } = this.#program;
-    const { stdout, stderr } = this.#options;
+    const { stderr } = this.#options;
     const end = await ended;
-    if (end.error === null) await drainOutput(child, closed, () => stdout.seen + stderr.seen);
+    if (end.error === null) await drainOutput(child, closed, () => this.#bytes + stderr.seen);
     return end;
   }
 
   #read(chunk: Buffer): void {
-    this.#options.stdout.push(chunk);
+    this.#bytes += chunk.length;
     try {
       for (const line of this.#lines.push(chunk)) this.#take(line);
     } catch (error) {
@@ -111,6 +113,7 @@ export class PiRpc {
 
   #take(line: Buffer): void {
     const record = parseJson(line.toString('utf8'));
+    this.#capture(line, isObject(record) ? record['type'] : null);
     if (!isObject(record) || typeof record['type'] !== 'string') {
       this.#options.onViolation(`not a record: ${line.toString('utf8', 0, 200)}`, false);
     } else if (record['type'] === 'response') {
@@ -118,6 +121,13 @@ export class PiRpc {
     } else {
       this.#options.onEvent(record);
     }
+  }
+
+  /** Deltas are left out: each is a record, and a secret over two of them could not be seen. */
+  #capture(line: Buffer, type: unknown): void {
+    if (type === 'message_update') return;
+    this.#options.stdout.push(line);
+    this.#options.stdout.push(LINE_END);
   }
 
   #answer(record: JsonObject): void {

@@ -93,11 +93,24 @@ test('a file that cannot be written is a sentence, and the tail is still known',
     file: path.join(directory, 'no/such/log'),
     limit: 10,
     head: 5,
-    redact: (text) => text,
+    redact: redactor({}),
     warn: (text) => warnings.push(text),
   });
   kept.push(Buffer.from('hello'));
   kept.finish();
   expect(warnings).toEqual([expect.stringContaining('ENOENT')]);
   expect(kept.tailText(3)).toBe('llo');
+});
+
+test('a secret is on the disk at no moment, also not before the end', () => {
+  const file = path.join(mkdtempSync(path.join(tmpdir(), 'capture-')), 'log');
+  const options = { file, limit: 1024, head: 512, warn: () => {} };
+  const live = new Capture({ ...options, redact: redactor({ KEY: 'hunter2-ü-hunter2' }) });
+  const bytes = Buffer.from('a hunter2-ü-hunter2 .');
+  for (const byte of bytes) {
+    live.push(Buffer.from([byte]));
+    expect(readFileSync(file, 'utf8')).not.toContain('h');
+  }
+  expect(readFileSync(file, 'utf8')).toBe('a [redacted KEY] .');
+  live.finish();
 });

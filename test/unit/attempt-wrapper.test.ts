@@ -8,6 +8,7 @@ import { lastWord } from '../../src/attempt/last-word.ts';
 import { LaunchFileError, parseLaunchFile } from '../../src/attempt/launch-file.ts';
 import { readLeftovers } from '../../src/attempt/leftovers.ts';
 import { runPi } from '../../src/attempt/pi-runner.ts';
+import { redactor } from '../../src/attempt/redact.ts';
 import { type RunnerContext, success } from '../../src/attempt/runner.ts';
 import { SpoolWriter } from '../../src/attempt/spool-writer.ts';
 import { StopSwitch } from '../../src/attempt/stop.ts';
@@ -30,6 +31,8 @@ test.each([
 ])('a hard timeout of %i ms is met after %i ms, with %i ms to end', (hard, afterMs, graceMs) => {
   expect(planDeadline(hard)).toEqual({ afterMs, graceMs });
 });
+
+const NOTHING = redactor({});
 
 test('a deadline beyond the longest timer of Node does not fire early', () => {
   vi.useFakeTimers();
@@ -73,23 +76,25 @@ test('the first who turns the switch decides, and his record is written before t
 test('a stop that was recorded outweighs a result, and long texts fit a line of the spool', () => {
   const result = success({ text: '\u0001'.repeat(100_000), exitCode: 0 });
   const stop = { by: 'control', graceMs: 1, code: null, message: 'cancel' } as const;
-  const word = lastWordSchema.parse(lastWord(result, stop, [{ pid: 1, name: 'x' }]));
+  const word = lastWordSchema.parse(lastWord(result, stop, [{ pid: 1, name: 'x' }], NOTHING));
   expect(word).toMatchObject({ verdict: 'stopped', code: null, message: 'cancel', exitCode: 0 });
-  expect(lastWord(result, { ...stop, by: 'deadline', code: 'hard_timeout' }, [])).toMatchObject({
+  expect(
+    lastWord(result, { ...stop, by: 'deadline', code: 'hard_timeout' }, [], NOTHING),
+  ).toMatchObject({
     verdict: 'error',
     code: 'hard_timeout',
   });
-  expect(lastWord(result, null, []).verdict).toBe('ok');
+  expect(lastWord(result, null, [], NOTHING).verdict).toBe('ok');
 });
 
 test('a line that would be too long keeps its shape; its long fields are cut and say so', () => {
   const directory = scratch();
   const file = path.join(directory, 'events.jsonl');
   const onBroken = vi.fn<(error: unknown) => void>();
-  const spool = new SpoolWriter(file, { redact: (text) => text, onBroken });
+  const spool = new SpoolWriter(file, { redact: redactor({}), onBroken });
   spool.append('started', { runner: 'command', pid: 7, argv: ['sh', '\u0001'.repeat(100_000)] });
   spool.append('stdout_delta', { text: 'after' });
-  expect(spool.finish(lastWord(success({ text: 'end' }), null, []))).toBe(true);
+  expect(spool.finish(lastWord(success({ text: 'end' }), null, [], NOTHING))).toBe(true);
   const lines = readFileSync(file, 'utf8').split('\n');
   expect(spool.bytes).toBe(Buffer.byteLength(lines.join('\n')));
   expect(lines[0]?.length).toBeLessThan(64 * 1024);
@@ -222,7 +227,7 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     emit: () => {},
     live: () => {},
     stop: new StopSwitch(),
-    redact: (text) => text,
+    redact: redactor({}),
     warn: () => {},
   };
   // Reads its input to the end and says nothing.

@@ -1,0 +1,91 @@
+/** Secrets that an attempt can reach stand in nothing that the product writes or shows. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Rig, script, systemctl } from '../support/rig.ts';
+
+const SECRETS = {
+  model: 'Model-Planted-0123456789',
+  auth: 'Auth-Planted-0123456789',
+  credential: 'Credential-Planted-0123456789',
+  token: `ghp_${'P1anted'.repeat(5)}`,
+};
+
+let rig: Rig;
+beforeEach(async () => {
+  rig = await Rig.create({ modelKey: SECRETS.model });
+});
+afterEach(async () => {
+  await rig.end();
+});
+
+function filesBelow(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(entry.parentPath, entry.name));
+}
+
+it('planted secrets are in no file, unit property, command line, journal line or answer', async () => {
+  const agent = path.join(rig.base, 'agent');
+  writeFileSync(
+    path.join(agent, 'auth.json'),
+    JSON.stringify({ other: { type: 'api_key', key: SECRETS.auth } }),
+    { mode: 0o600 },
+  );
+  mkdirSync(path.dirname(rig.config.directories.configFile), { recursive: true });
+  writeFileSync(
+    rig.config.directories.configFile,
+    JSON.stringify({ keyVariables: ['PLANTED_KEY'] }),
+  );
+  writeFileSync(path.join(rig.tree, 'token'), `${SECRETS.token}\n`);
+  const daemon = await rig.startDaemon({ env: { PLANTED_KEY: SECRETS.credential } });
+  const { id } = await rig.submit({
+    prompt: script(
+      `bash cat "${agent}/auth.json" "${agent}/models.json" token; echo "key=$PLANTED_KEY"; echo up; until [ -e go ]; do sleep 0.1; done; echo "$PLANTED_KEY" >&2`,
+      'say Done',
+    ),
+  });
+  await rig.waitForEvent(
+    id,
+    ({ type, data }) => type === 'tool.update' && String(data['delta']).includes('up\n'),
+    'the secrets to be printed',
+  );
+  const [attempt] = (await rig.client.getWorkUnit(id)).attempts;
+  const shown = await systemctl('show', attempt?.unit ?? '');
+  const group = `/sys/fs/cgroup${attempt?.controlGroup}/cgroup.procs`;
+  const lines = readFileSync(group, 'utf8')
+    .trim()
+    .split('\n')
+    .map((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8'));
+  writeFileSync(path.join(rig.tree, 'go'), '');
+  const outcome = await rig.outcome(id);
+  expect(outcome.workUnit.status).toBe('succeeded');
+  await rig.unitsAreGone();
+  const printed = outcome.events.find(({ type }) => type === 'tool.end');
+  expect(printed?.data['result']).toContain('key=[redacted PLANTED_KEY]');
+  const { state } = rig.config.directories;
+  // The conversation is Pi's own file, and holds what the model saw.
+  const written = filesBelow(state)
+    .filter((file) => !file.startsWith(rig.config.directories.sessions))
+    .map((file): [string, string] => [file, readFileSync(file, 'latin1')]);
+  expect(written.length).toBeGreaterThan(5);
+  const journal = execFileSync('journalctl', ['--user', '--no-pager', '-o', 'export'], {
+    encoding: 'latin1',
+    maxBuffer: 1 << 28,
+  });
+  const places: [string, string][] = [
+    ...written,
+    ['unit properties', shown],
+    ['command lines', lines.join('\n')],
+    ['journal', journal],
+    ['log of the daemon', daemon.output()],
+    ['answers', JSON.stringify(outcome)],
+  ];
+  const found = places.flatMap(([place, text]) =>
+    Object.entries(SECRETS).flatMap(([name, value]) =>
+      text.includes(value) ? [`${name} in ${place}`] : [],
+    ),
+  );
+  expect(found).toEqual([]);
+});
