@@ -25,7 +25,6 @@ const DURABLE: ReadonlySet<keyof EventData> = new Set([
   'attempt.opened',
   'attempt.told_to_stop',
   'attempt.deadline',
-  'approval.requested',
   'runner.finished',
 ]);
 

@@ -110,7 +110,6 @@ function launchFile(
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
-    approvals: null,
   };
 }
 
