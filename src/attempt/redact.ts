@@ -37,7 +37,7 @@ const SHAPES: readonly { readonly leads: readonly string[]; readonly pattern: st
   },
   { leads: ['github_pat_'], pattern: 'github_pat_[A-Za-z0-9_]{20,}' },
   {
-    leads: [...'abeoprs'].map((kind) => `xox${kind}-`),
+    leads: ['xoxa-', 'xoxb-', 'xoxe-', 'xoxo-', 'xoxp-', 'xoxr-', 'xoxs-'],
     pattern: 'xox[abeoprs]-[A-Za-z0-9-]{10,}',
   },
   { leads: ['AKIA', 'ASIA'], pattern: 'A[KS]IA[0-9A-Z]{16}' },

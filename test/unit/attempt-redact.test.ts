@@ -64,7 +64,7 @@ describe('redaction', () => {
 
   it('finds a secret that comes a character at a time', () => {
     const stream = new RedactedStream(redact);
-    const said = [...`x ${VALUE} y ${TOKENS[0]} z`].map((one) => stream.push(one)).join('');
+    const said = `x ${VALUE} y ${TOKENS[0]} z`.replace(/./g, (one) => stream.push(one));
     expect(said + stream.end()).toBe('x [redacted KEY] y [redacted] z');
   });
 
