@@ -1,0 +1,114 @@
+/** `outlive doctor`: what outlive stands on, looked at one by one, and what to do about it. */
+import { execFile } from 'node:child_process';
+import os from 'node:os';
+import { promisify } from 'node:util';
+import type { Command } from 'commander';
+import { EXIT, OutliveError } from '../domain/errors.ts';
+import { type Context, example, type Frame } from './context.ts';
+import type { JsonOption } from './listing.ts';
+import { sanitizeLine } from './sanitize.ts';
+import { table } from './table.ts';
+
+/** `problem`: outlive does not keep its promises like this. `note`: worth knowing. */
+type Verdict = 'ok' | 'note' | 'problem';
+
+interface Finding {
+  readonly check: string;
+  readonly verdict: Verdict;
+  /** What was seen. */
+  readonly found: string;
+  /** What to do; null where nothing is to be done. */
+  readonly advice: string | null;
+}
+
+/** logind knows who is logged in and who lingers, and nobody else. */
+const UNKNOWN_USER = /not logged in or lingering/;
+/** logind answers at once, or not at all. */
+const LOGINCTL_MS = 5_000;
+
+const ok = (check: string, found: string): Finding => ({
+  check,
+  verdict: 'ok',
+  found,
+  advice: null,
+});
+
+const sentence = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
+/** The user manager is what keeps attempts; without it they are plain processes. */
+async function userManager({ config }: Context): Promise<Finding> {
+  const check = 'user manager';
+  const { DaemonUnits } = await import('../systemd/daemon-unit.ts');
+  try {
+    const host = await DaemonUnits.connect(config.busAddress);
+    try {
+      const installed = await host.isInstalled(config.workspace);
+      return ok(check, installed ? 'answers, and the daemon is installed' : 'answers');
+    } finally {
+      host.close();
+    }
+  } catch (error) {
+    return {
+      check,
+      verdict: 'note',
+      found: sentence(error),
+      advice: 'runs would be plain processes, weaker than units (docs/operations.md)',
+    };
+  }
+}
+
+/** Without lingering the user manager, and every unit in it, ends with the last session (loginctl(1)). */
+async function lingering(): Promise<Finding> {
+  const check = 'lingering';
+  const { username, uid } = os.userInfo();
+  const advice = `as this user or as root: loginctl enable-linger ${username}`;
+  const argv = ['show-user', String(uid), '--property=Linger', '--value'];
+  const off = { check, verdict: 'problem', advice } as const;
+  try {
+    const { stdout } = await promisify(execFile)('loginctl', argv, { timeout: LOGINCTL_MS });
+    if (stdout.trim() === 'yes') return ok(check, 'on: units run on when you log out');
+    return { ...off, found: 'off: logging out ends daemon and runs' };
+  } catch (error) {
+    const said = sentence(error);
+    if (UNKNOWN_USER.test(said)) return { ...off, found: 'off, and you are not logged in' };
+    return { check, verdict: 'note', found: `cannot be told: ${said}`, advice };
+  }
+}
+
+async function daemon({ client, config }: Context): Promise<Finding> {
+  const check = 'daemon';
+  try {
+    const { version } = await client.runtime();
+    return ok(check, `version ${version} answers for workspace ${config.workspace}`);
+  } catch (error) {
+    const advice = 'outlive daemon start; outlive daemon logs';
+    const verdict = error instanceof OutliveError && error.code === 'daemon_unreachable';
+    return { check, verdict: verdict ? 'note' : 'problem', found: sentence(error), advice };
+  }
+}
+
+/** Looks at everything at once; needs no daemon and changes nothing. @returns 1 when there is a problem. */
+async function doctor(context: Context, { json }: JsonOption): Promise<number> {
+  const findings = await Promise.all([userManager(context), lingering(), daemon(context)]);
+  if (json) await context.stdout.json({ findings });
+  else {
+    const rows = findings.map(({ check, verdict, found, advice }) =>
+      [verdict, check, advice === null ? found : `${found}. ${advice}`].map(sanitizeLine),
+    );
+    for (const line of table(rows)) await context.stdout.line(line);
+  }
+  return findings.some(({ verdict }) => verdict === 'problem') ? EXIT.failed : EXIT.ok;
+}
+
+/** Adds `doctor` to the program. */
+export function registerDoctor(program: Command, frame: Frame): void {
+  program
+    .command('doctor')
+    .description('Look at what outlive stands on, and say what to do; exit 1 for a problem.')
+    .option('--json', 'as {"findings":[…]}')
+    .addHelpText('after', example('outlive doctor'))
+    .action((options: JsonOption, command: Command) =>
+      frame.run(command, (context) => doctor(context, options)),
+    );
+}
