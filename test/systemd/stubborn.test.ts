@@ -6,7 +6,7 @@ import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { STORE_FILE } from '../../src/store/open.ts';
 import { cli } from '../support/cli.ts';
-import { Rig, systemctl } from '../support/rig.ts';
+import { type DaemonProcess, Rig, systemctl } from '../support/rig.ts';
 
 let rig: Rig;
 const dropIns: string[] = [];
@@ -95,8 +95,10 @@ describe('a run that does not end when it is told to', () => {
    * neither the wrapper nor SIGTERM can end the runner. (systemd's own stop continues what
    * SIGSTOP stopped, and thaws the unit's own cgroup.)
    */
-  async function stubborn(): Promise<{ id: string; unit: string; group: string }> {
-    await rig.startDaemon();
+  async function stubborn(
+    options: Parameters<Rig['startDaemon']>[0] = {},
+  ): Promise<{ id: string; unit: string; group: string; daemon: DaemonProcess }> {
+    const daemon = await rig.startDaemon(options);
     const { id } = await rig.submit({
       argv: ['sh', '-c', 'trap "" TERM; echo up; while :; do sleep 0.1; done'],
       exclusive: true,
@@ -111,7 +113,7 @@ describe('a run that does not end when it is told to', () => {
     const pids = readFileSync(path.join(group, 'cgroup.procs'), 'utf8').trim().split('\n');
     for (const pid of pids) moveTo(ice, pid);
     writeFileSync(path.join(ice, 'cgroup.freeze'), '1');
-    return { id, unit, group };
+    return { id, unit, group, daemon };
   }
 
   /** A short-lived process of the shell may be gone by now. */
@@ -148,6 +150,19 @@ describe('a run that does not end when it is told to', () => {
     expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
     expect(lease(id).releasedAt).not.toBeNull();
     await rig.unitsAreGone();
+  });
+
+  it('is stale under the next daemon, when the one that stored the order is dead; row 223', async () => {
+    await everyUnit('TimeoutStopSec=120');
+    const { id, unit, daemon } = await stubborn({ fault: 'cancel_intended' });
+    await rig.client.cancelWorkUnit(id, { reason: 'enough' }).catch(() => undefined);
+    await daemon.exited;
+    await rig.startDaemon();
+    await isStaleAndHolds(id);
+    await systemctl('kill', '--signal=SIGKILL', unit);
+    const { workUnit } = await rig.outcome(id);
+    expect([workUnit.status, workUnit.errorCode]).toEqual(['cancelled', 'cancelled_by_request']);
+    expect(lease(id).releasedAt).not.toBeNull();
   });
 
   it('is stale also when systemd gave its unit up and left its processes; row 105, row 254', async () => {
