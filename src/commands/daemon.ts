@@ -2,7 +2,8 @@
 import type { Command } from 'commander';
 import { example, type Frame } from './context.ts';
 import { restartAnywhere, startAnywhere, stopAnywhere } from './daemon-anywhere.ts';
-import type { DaemonContext, UnitHost } from './daemon-host.ts';
+import { connectHost } from './daemon-connect.ts';
+import type { DaemonContext } from './daemon-host.ts';
 import { daemonLogs, type LogsOptions } from './daemon-journal.ts';
 import { type StatusOptions, status } from './daemon-status.ts';
 
@@ -11,16 +12,7 @@ type DaemonBody = (context: DaemonContext) => Promise<number>;
 /** Adds `daemon` and its verbs to the program. */
 export function registerDaemon(program: Command, frame: Frame): void {
   const run = (command: Command, body: DaemonBody): Promise<void> =>
-    frame.run(command, (context) =>
-      body({
-        ...context,
-        // Loaded when needed: every other command does without the bus and its library.
-        connectHost: async (): Promise<UnitHost> => {
-          const { DaemonUnits } = await import('../systemd/daemon-unit.ts');
-          return DaemonUnits.connect(context.config.busAddress);
-        },
-      }),
-    );
+    frame.run(command, (context) => body({ ...context, connectHost: () => connectHost(context) }));
   const daemon = program
     .command('daemon')
     .description('Start, stop and look at the daemon of a workspace.')

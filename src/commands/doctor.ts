@@ -5,6 +5,8 @@ import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { type Context, example, type Frame } from './context.ts';
+import { connectHost } from './daemon-connect.ts';
+import { withHost } from './daemon-host.ts';
 import type { JsonOption } from './listing.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { table } from './table.ts';
@@ -37,17 +39,13 @@ const sentence = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
 
 /** The user manager is what keeps attempts; without it they are plain processes. */
-async function userManager({ config }: Context): Promise<Finding> {
+async function userManager(context: Context): Promise<Finding> {
   const check = 'user manager';
-  const { DaemonUnits } = await import('../systemd/daemon-unit.ts');
   try {
-    const host = await DaemonUnits.connect(config.busAddress);
-    try {
-      const installed = await host.isInstalled(config.workspace);
-      return ok(check, installed ? 'answers, and the daemon is installed' : 'answers');
-    } finally {
-      host.close();
-    }
+    const { workspace } = context.config;
+    const host = { ...context, connectHost: () => connectHost(context) };
+    const installed = await withHost(host, (units) => units.isInstalled(workspace));
+    return ok(check, installed ? 'answers, and the daemon is installed' : 'answers');
   } catch (error) {
     return {
       check,
