@@ -12,7 +12,16 @@ function make(directory: string): void {
     if (code === 'EEXIST') return;
     if (code !== 'ENOENT' || path.dirname(directory) === directory) throw error;
     make(path.dirname(directory));
+    makeOne(directory);
+  }
+}
+
+/** Another daemon that starts at the same moment may have made it since. */
+function makeOne(directory: string): void {
+  try {
     mkdirSync(directory, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }
 
