@@ -48,7 +48,16 @@ export function makeDirectory(directory: string): void {
     if (code === 'EEXIST') return;
     if (code !== 'ENOENT') throw error;
     makeDirectory(path.dirname(directory));
+    makeOne(directory);
+  }
+}
+
+/** Another wrapper that starts at the same moment may have made it since. */
+function makeOne(directory: string): void {
+  try {
     mkdirSync(directory, { mode: 0o700 });
+  } catch (error) {
+    if (errorCode(error) !== 'EEXIST') throw error;
   }
 }
 

@@ -51,21 +51,19 @@ const EXTENSION = readFileSync(new URL(EXTENSION_NAME, import.meta.url), 'utf8')
  * started again. Nothing has run then, so nothing can happen twice.
  */
 export async function runPi(context: RunnerContext, spec: PiRunnerSpec): Promise<RunnerResult> {
+  const { stop } = context;
   const patience = performance.now() + READY_MS;
   for (let tries = 1; ; tries += 1) {
     const run = new PiRun(context, spec);
-    try {
-      const result = await run.run();
-      if (!run.isLockedOut || performance.now() > patience) return result;
-    } finally {
-      run.dispose();
-    }
+    const result = await run.run().finally(() => run.dispose());
+    if (!run.isLockedOut || performance.now() > patience) return result;
     if (tries === 1) {
       const message =
         'The directory of Pi is locked, by one that starts or was killed; trying again';
       context.emit('progress', { kind: 'retry', message });
     }
-    await Promise.race([pause(LOCKED_PAUSE_MS), context.stop.turned]);
+    await Promise.race([pause(LOCKED_PAUSE_MS), stop.turned]);
+    if (stop.request !== null) return result;
   }
 }
 

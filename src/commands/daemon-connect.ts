@@ -1,4 +1,4 @@
-/** Where the daemon commands get systemd from: loaded when needed, every other command does without. */
+/** Where `daemon` and `doctor` get systemd from: loaded when needed, every other command does without. */
 import type { Context } from './context.ts';
 import type { UnitHost } from './daemon-host.ts';
 

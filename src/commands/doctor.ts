@@ -81,8 +81,8 @@ async function daemon({ client, config }: Context): Promise<Finding> {
     return ok(check, `version ${version} answers for workspace ${config.workspace}`);
   } catch (error) {
     const advice = 'outlive daemon start; outlive daemon logs';
-    const verdict = error instanceof OutliveError && error.code === 'daemon_unreachable';
-    return { check, verdict: verdict ? 'note' : 'problem', found: sentence(error), advice };
+    const isDown = error instanceof OutliveError && error.code === 'daemon_unreachable';
+    return { check, verdict: isDown ? 'note' : 'problem', found: sentence(error), advice };
   }
 }
 

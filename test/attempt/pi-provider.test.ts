@@ -101,3 +101,14 @@ test('a lock that a killed Pi left in its directory is waited for, not a failure
   expect(retries).toHaveLength(1);
   expect(model.requests()).toHaveLength(1);
 }, 60_000);
+
+test('a stop while that lock is waited for ends the wait: no other Pi is started', async () => {
+  const { lab, model } = await makePiLab({ script: ['say done'] });
+  mkdirSync(path.join(lab.root, '.pi/agent/trust.json.lock'));
+  const wrapper = lab.start();
+  await wrapper.line('the wait', ({ data }) => (data as { kind?: string }).kind === 'retry');
+  wrapper.kill('SIGTERM');
+  expect((await wrapper.ended).signal).toBe('SIGTERM');
+  expect(wrapper.spool.lines.at(-1)?.data).toMatchObject({ verdict: 'stopped' });
+  expect(model.requests()).toEqual([]);
+});

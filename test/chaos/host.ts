@@ -1,14 +1,13 @@
 /** Drives one private host from outside (ops/scripts/host), as root. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { HOST_REGISTRY, rootEntry } from '../support/private-host.ts';
 import { ROOT } from '../support/rig.ts';
 
 const SCRIPT = path.join(ROOT, 'ops/scripts/host');
-/** Where ops/scripts/host keeps what it knows of its hosts (ops/scripts/lib/host-registry.sh). */
-const REGISTRY = '/run/outlive-hosts';
 const run = promisify(execFile);
 
 /** What `ops/scripts/host` ends with where no private host can be had. */
@@ -26,8 +25,8 @@ const PREFIX = 'chaos-';
 
 /** Hosts of runners that were killed before they could throw them away. */
 export function orphanedHosts(): Host[] {
-  if (!existsSync(REGISTRY)) return [];
-  return readdirSync(REGISTRY)
+  if (!existsSync(HOST_REGISTRY)) return [];
+  return readdirSync(HOST_REGISTRY)
     .filter((name) => name.startsWith(PREFIX) && !existsSync(`/proc/${name.slice(PREFIX.length)}`))
     .map((name) => new Host(name));
 }
@@ -46,7 +45,7 @@ export class Host {
 
   /** The home directory of its user, seen from outside. */
   get home(): string {
-    return path.join(REGISTRY, this.name, 'home');
+    return path.join(HOST_REGISTRY, this.name, 'home');
   }
 
   up(): Promise<void> {
@@ -72,9 +71,7 @@ export class Host {
 
   /** Runs a command inside as root. */
   async root(...command: readonly string[]): Promise<void> {
-    const init = readFileSync(path.join(REGISTRY, this.name, 'init'), 'utf8').split(' ')[0] ?? '';
-    const namespaces = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--root', '--wd'];
-    await run('nsenter', ['--target', init, ...namespaces, ...command], { timeout: 120_000 });
+    await run('nsenter', rootEntry(this.name, command), { timeout: 120_000 });
   }
 
   async #verb(verb: string): Promise<void> {

@@ -13,6 +13,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
+import { rootEntry } from '../support/private-host.ts';
 
 /** The script under test. */
 export const host = fileURLToPath(new URL('../../ops/scripts/host', import.meta.url));
@@ -86,15 +87,9 @@ export async function ok(...args: string[]): Promise<string> {
   return stdout;
 }
 
-const REGISTRY = '/run/outlive-hosts';
-
 /** Runs a command as root in a host that is up: what only root can do to a user manager. */
 export async function asRoot(name: string, ...command: readonly string[]): Promise<void> {
-  const init = readFileSync(join(REGISTRY, name, 'init'), 'utf8').split(' ')[0] ?? '';
-  const namespaces = ['--mount', '--pid', '--cgroup', '--ipc', '--uts', '--root', '--wd'];
-  const { code, stderr } = await run(['--target', init, ...namespaces, ...command], {
-    command: 'nsenter',
-  });
+  const { code, stderr } = await run(rootEntry(name, command), { command: 'nsenter' });
   if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}: ${stderr}`);
 }
 

@@ -1,8 +1,6 @@
 /** The clocks of one attempt, on fake timers: nothing is believed before it was made sure of. */
-
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { SilenceCode } from '../../src/domain/clocks.ts';
-import { toolAgeMs } from '../../src/domain/clocks.ts';
+import { type SilenceCode, toolAgeMs } from '../../src/domain/clocks.ts';
 import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { AttemptClocks } from '../../src/supervisor/attempt-clocks.ts';
 import type { EventFields } from '../../src/supervisor/writer.ts';

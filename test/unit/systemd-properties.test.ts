@@ -127,7 +127,7 @@ describe('what systemd could not carry unchanged is refused as path_unsupported'
   });
 
   test('not a directory with what a unit file would expand', () => {
-    const attemptDirectory = `/home/x/it's $HOME %t "q" \\`;
+    const attemptDirectory = `/srv/x/it's $HOME %t "q" \\`;
     expect(value('WorkingDirectory', { attemptDirectory })).toBe(attemptDirectory);
   });
 
