@@ -76,6 +76,10 @@ const EVENT_MEANINGS = {
   'tool.start': 'A tool call begins, with its arguments.',
   'tool.update': 'A piece of a tool’s output while it runs.',
   'tool.end': 'A tool call ended, with its result.',
+  'tool.refused':
+    'A call that was not let through: by policy, by a person, or for want of a fence.',
+  'approval.requested': 'A tool call waits for a person.',
+  'approval.resolved': 'The attempt heard the answer to its question, or dropped the question.',
   succeeded: 'A command exited with 0.',
   failed: 'A command ended otherwise.',
   'runner.finished': 'Last spool line: verdict, final text, usage, cost, processes left behind.',

@@ -194,6 +194,7 @@ export class Attempt {
       },
       stop: this.#stop,
       redact: this.#redact,
+      nest: null,
       warn,
     };
   }

@@ -98,6 +98,11 @@ export interface EventData {
     readonly tool: string;
     /** Long strings are cut in the middle. */
     readonly arguments: unknown;
+    /** Of a fenced call: on the disk before the call acts. */
+    readonly fenced?: true;
+    readonly fingerprint?: string;
+    /** The approval this start spends. */
+    readonly approvalId?: string;
   };
   /** What a running tool printed since the last one; not complete, the result is in tool.end. */
   readonly 'tool.update': {
@@ -115,6 +120,34 @@ export interface EventData {
     readonly result: string;
     /** Null when the tool did not run. */
     readonly durationMs: number | null;
+    readonly fenced?: true;
+    /** SHA-256 (hex) of the whole result's text. */
+    readonly digest?: string;
+  };
+  readonly 'tool.refused': {
+    readonly toolCallId: string;
+    readonly tool: string;
+    readonly arguments: unknown;
+    readonly by: 'policy' | 'person' | 'expiry' | 'fence';
+    readonly reason: string;
+  };
+  readonly 'approval.requested': {
+    readonly toolCallId: string;
+    readonly tool: string;
+    readonly arguments: unknown;
+    readonly fingerprint: string;
+    /** Where the call would run. */
+    readonly cwd: string;
+    /** What an edit or a write would change, bounded; null for other tools. */
+    readonly diff: string | null;
+    /** Of the rule that asks; null when it gives none. */
+    readonly reason: string | null;
+    readonly expiresAt: string;
+  };
+  readonly 'approval.resolved': {
+    readonly toolCallId: string;
+    readonly fingerprint: string;
+    readonly resolution: 'approved' | 'denied' | 'expired' | 'dropped';
   };
   readonly succeeded: CommandEnd;
   readonly failed: CommandEnd & { readonly code: string; readonly message: string };

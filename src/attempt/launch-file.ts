@@ -77,6 +77,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
+    approvals: null,
   };
 }
 

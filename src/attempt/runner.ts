@@ -24,8 +24,16 @@ export interface RunnerContext {
   readonly live: (change: Partial<LiveState>) => void;
   readonly stop: StopSwitch;
   readonly redact: Redact;
+  /** The nest that every command of the model enters; null where there is none. */
+  readonly nest: RunnerNest | null;
   /** Says a sentence to the journal. */
   readonly warn: (sentence: string) => void;
+}
+
+/** A room of namespaces for what the model runs. */
+export interface RunnerNest {
+  /** Put before an argv, it runs that argv inside, in the same directory and environment. */
+  readonly enter: readonly string[];
 }
 
 /** How the runner's program ended and what it said; the wrapper adds why. */

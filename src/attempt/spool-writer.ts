@@ -25,6 +25,7 @@ const DURABLE: ReadonlySet<keyof EventData> = new Set([
   'attempt.opened',
   'attempt.told_to_stop',
   'attempt.deadline',
+  'approval.requested',
   'runner.finished',
 ]);
 

@@ -11,6 +11,7 @@
  * hears who greets and that its heart beats: what {@link ControlFromWrapper} says of
  * `hello` and `heartbeat` holds for all versions to come, beside fields of their own.
  */
+import type { ApprovalSpec } from './decisions.ts';
 import type { RunnerId, TimeoutPolicy } from './work-unit.ts';
 
 export const LAUNCH_VERSION = 1;
@@ -80,6 +81,8 @@ export interface LaunchFile {
   readonly captureBytes: number;
   /** File mode mask of the runner's program: the person's own, since what it makes is the person's. */
   readonly umask: number;
+  /** Null in files of a daemon before this: everything is allowed then, and nothing asked. */
+  readonly approvals: ApprovalSpec | null;
 }
 
 /**
@@ -144,7 +147,9 @@ export type ControlToWrapper =
       readonly reason: 'cancel' | 'interrupt' | 'suspend' | 'fail';
       readonly graceMs: number;
     }
-  | { readonly v: number; readonly type: 'ping'; readonly id: string };
+  | { readonly v: number; readonly type: 'ping'; readonly id: string }
+  /** A hint that a decision lies in the decisions directory; what it says is in the signed file only. */
+  | { readonly v: number; readonly type: 'look'; readonly id: string };
 
 /** Exit statuses of the wrapper itself, below 200 (systemd's own) and above what programs use. */
 export const WRAPPER_EXIT = {

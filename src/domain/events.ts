@@ -62,6 +62,12 @@ export const SPOOL_EVENT_TYPES = [
   'tool.start',
   'tool.update',
   'tool.end',
+  /** A call that was not let through: by policy, by a person, or because nothing fences it. */
+  'tool.refused',
+  /** A call waits for a person. */
+  'approval.requested',
+  /** The wrapper heard the answer, or the question was dropped. */
+  'approval.resolved',
   'succeeded',
   'failed',
   /** Last line: verdict, final text, usage, cost, processes left behind. */

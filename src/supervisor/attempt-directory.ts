@@ -110,6 +110,7 @@ function launchFile(
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
+    approvals: null,
   };
 }
 

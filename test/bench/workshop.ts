@@ -111,6 +111,7 @@ export class Workshop {
       captureBytes: config.file.captureBytes,
       umask: config.umask,
       ceiling: { microUsd: null, tokens: null },
+      approvals: null,
     };
     await writeFile(path.join(directory, ATTEMPT_FILES.launch), JSON.stringify(launch));
     return { directory, nonce: name };

@@ -135,6 +135,7 @@ export async function makeLab(
     captureBytes: 64 * 1024,
     umask: 0o022,
     ceiling: { microUsd: null, tokens: null },
+    approvals: null,
     ...changes,
     version: (changes.version ?? LAUNCH_VERSION) as typeof LAUNCH_VERSION,
     timeouts: { ...TIMEOUTS, ...changes.timeouts },
