@@ -13,6 +13,7 @@ import { workspaceSchema } from './domain/names.ts';
 import { breakerPolicySchema } from './domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
 import { spendCeilingSchema } from './domain/spend.ts';
+import { toolPolicySchema } from './domain/tool-policy-schema.ts';
 import { WORK_UNIT_KINDS } from './domain/work-unit.ts';
 
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'not a variable name');
@@ -99,6 +100,19 @@ export const configFileSchema = z
           .optional(),
         day: spendCeilingSchema.prefault({}),
         kinds: z.partialRecord(z.enum(WORK_UNIT_KINDS), spendCeilingSchema).default({}),
+      })
+      .prefault({}),
+    /** What a person is asked before a tool of an agent acts. */
+    approvals: z
+      .strictObject({
+        policy: toolPolicySchema.prefault({}),
+        /** In place of it, for work of this kind or of this channel. */
+        kinds: z.partialRecord(z.enum(WORK_UNIT_KINDS), toolPolicySchema).default({}),
+        channels: z.record(z.string().min(1).max(256), toolPolicySchema).default({}),
+        /** How long a question stays open, milliseconds. */
+        expireAfterMs: z.int().min(1_000).max(31_536_000_000).default(86_400_000),
+        /** An attempt that waits for longer gives its process, leases and slots back, milliseconds. */
+        suspendAfterMs: z.int().min(1_000).max(31_536_000_000).default(1_800_000),
       })
       .prefault({}),
     admission: z

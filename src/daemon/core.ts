@@ -54,13 +54,15 @@ const presetSlots = ({ presets }: ConfigFile): Record<string, number> =>
     ),
   );
 
-function policiesOf({ presets, providerRetry, breaker, spend, admission }: ConfigFile): Policies {
+function policiesOf(file: ConfigFile): Policies {
+  const { presets, providerRetry, breaker, spend, admission, approvals } = file;
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
   const named = Object.entries(presets).map(([name, preset]): [string, Preset] => [
     name,
     { ...preset, maxParallel: preset.maxParallel ?? null },
   ]);
   return {
+    approvals,
     providerRetry,
     breaker,
     presets: Object.fromEntries(named),
@@ -77,6 +79,7 @@ function settingsOf(config: Config): Settings {
     attemptsDirectory: directories.attempts,
     sessionsDirectory: directories.sessions,
     exitsDirectory: directories.exits,
+    decisionsDirectory: directories.decisions,
     runtimeDirectory: directories.runtime,
     node,
     wrapper: WRAPPER,

@@ -62,6 +62,16 @@ export const ERRORS = {
     title: 'Nobody can prove that the attempt runs no more',
   },
   state_conflict: { status: 409, exit: EXIT.conflict, title: 'The work unit is in another state' },
+  approval_closed: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'The approval is no longer open',
+  },
+  checkpoint_conflict: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'The checkpoint is another one by now',
+  },
   channel_closed: { status: 409, exit: EXIT.conflict, title: 'The channel takes no work' },
   subject_busy: { status: 409, exit: EXIT.conflict, title: 'Live work is about the same subject' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },

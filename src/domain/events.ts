@@ -26,6 +26,8 @@ export const DAEMON_EVENT_TYPES = [
   'semaphore.acquired',
   'semaphore.released',
   'artifact.created',
+  /** A question, its answer or its checkpoint changed: load it again. */
+  'approval.changed',
   'diagnostic.stuck_detected',
   'attempt.created',
   'attempt.reattached',

@@ -11,6 +11,8 @@ export const FAILURES = {
   tool_timeout: 'One tool call took longer than the tool budget',
   approval_expired: 'Nobody answered its approval request in time',
   approval_denied: 'A person denied what it asked to do',
+  approval_resume_effect_unknown:
+    'It was lost in the middle of an approved call; whether that took effect is not known',
   budget_exceeded: 'It reached its spend ceiling',
   oom: 'The kernel ended it for want of memory',
   watchdog: 'systemd ended it because its watchdog was not fed',
@@ -60,6 +62,8 @@ export const RESUME_BLOCKS = {
   resume_cwd_missing: 'Its work tree is not there',
   resume_too_old: 'It was lost too long ago to go on without being asked',
   resume_budget_exhausted: 'It was lost too often in a short time',
+  approval_resume_checkpoint_missing:
+    'It was waiting for an answer, and nothing is left to go on from',
   resume_needs_decision: 'It was lost, and is to wait for a person then',
 } as const;
 export type ResumeBlock = keyof typeof RESUME_BLOCKS;

@@ -5,6 +5,7 @@ import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { LOST_POLICIES } from './resume.ts';
 import { spendCeilingSchema } from './spend.ts';
+import { toolPolicySchema } from './tool-policy-schema.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
 /** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
@@ -64,6 +65,8 @@ export const startWorkUnitSchema = z.discriminatedUnion('runnerId', [
       .string()
       .max(PROMPT_MAX)
       .refine((text) => text.trim() !== '', 'the prompt is empty'),
+    /** What is asked before a tool acts; the channel's, kind's or workspace's when absent. */
+    toolPolicy: toolPolicySchema.optional(),
     /** `provider/model`; the person's default when absent. */
     model: shortText.optional(),
   }),

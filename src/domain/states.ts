@@ -15,6 +15,7 @@ export const WORK_UNIT_EVENTS = [
   'approval_approved',
   'approval_denied',
   'approval_expired',
+  'approval_resume',
   'runner_succeeded',
   'runner_failed',
   'runner_cancelled',
@@ -101,6 +102,8 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     never_started: 'queued',
     launch_failed: 'failed',
     approval_requested: 'waiting_for_approval',
+    // Its answer came and its attempt is gone: another one acts on it.
+    approval_resume: 'queued',
     runner_succeeded: 'succeeded',
     runner_failed: 'failed',
     runner_cancelled: 'cancelled',
@@ -119,8 +122,10 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
   waiting_for_approval: {
     approval_requested: ALREADY('waiting for an approval'),
     approval_approved: 'running',
-    approval_denied: 'failed',
-    approval_expired: 'failed',
+    // By request only: a denial goes back to the model. It fails once its process is gone.
+    approval_denied: 'cancelling',
+    approval_expired: 'cancelling',
+    approval_resume: 'queued',
     // Its first lines may be lost with a disk: what was seen of it then proves nothing.
     never_started: 'queued',
     launch_failed: 'failed',
@@ -155,6 +160,7 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     interrupt: ALREADY('being ended'),
     approval_requested: LATE,
     approval_expired: LATE,
+    approval_denied: ALREADY('being ended'),
   },
   stale: {
     reconcile_alive: 'running',

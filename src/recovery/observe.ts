@@ -3,6 +3,16 @@ import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import type { RecoveryView } from './plan.ts';
 
+/** Work without an attempt that has a question open: an answer, or its expiry, goes on with it. */
+const suspendedWork = ({ store }: Context): string[] =>
+  store.approvals
+    .list({ status: 'pending', workUnitId: null, beforeId: null, limit: Number.MAX_SAFE_INTEGER })
+    .map(({ workUnitId }) => workUnitId)
+    .filter((id) => {
+      const workUnit = store.workUnits.get(id);
+      return workUnit?.status === 'waiting_for_approval' && workUnit.activeAttemptId === null;
+    });
+
 /**
  * Reads everything a plan needs. The store is read after the units, and who is watched in
  * the same moment: an attempt that is made in between has no unit yet, and is watched.
@@ -21,6 +31,7 @@ export async function observe(
     attempts: attempts.listActive(),
     work: workUnits.listActive(),
     endedHolders: resources.endedHolders(),
+    suspended: new Set(suspendedWork(context)),
     watched: supervisor.watched,
     reported,
   };

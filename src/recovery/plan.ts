@@ -24,6 +24,8 @@ export interface RecoveryView {
   readonly endedNonces: ReadonlySet<string>;
   /** Attempts that somebody follows already; empty at the start of a daemon. */
   readonly watched: ReadonlySet<string>;
+  /** Work that waits for a person without an attempt: it is where it is to be. */
+  readonly suspended: ReadonlySet<string>;
   /** Units that were reported before. */
   readonly reported: ReadonlySet<string>;
 }
@@ -57,11 +59,11 @@ function forAttempts({ attempts, units, watched }: RecoveryView): RecoveryAction
  * Work under way whose attempt is over or missing. Stale work is left as it is: it waits
  * for a person, and its code says why.
  */
-function forWork({ attempts, work }: RecoveryView): RecoveryAction[] {
+function forWork({ attempts, work, suspended }: RecoveryView): RecoveryAction[] {
   const live = new Set(attempts.map(({ id }) => id));
   return work
     .filter(({ activeAttemptId }) => activeAttemptId === null || !live.has(activeAttemptId))
-    .filter(({ status }) => status !== 'stale')
+    .filter(({ id, status }) => status !== 'stale' && !suspended.has(id))
     .map((row) => ({ kind: 'settle_work', work: row }));
 }
 

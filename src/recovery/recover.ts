@@ -4,6 +4,7 @@ import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import type { Applied } from './apply.ts';
 import { apply } from './apply.ts';
+import { repairApprovals } from './approvals.ts';
 import { observe } from './observe.ts';
 import type { RecoveryAction } from './plan.ts';
 import { planRecovery } from './plan.ts';
@@ -22,6 +23,8 @@ export interface RecoveryReport {
   readonly releasedHolders: readonly string[];
   /** Handles of work without an attempt. */
   readonly orphans: readonly string[];
+  /** Work units whose open questions were closed, because they had ended. */
+  readonly closedApprovals: readonly string[];
   readonly foreignUnits: readonly string[];
   /** What could not be done; it is tried again by the census. */
   readonly failed: readonly {
@@ -50,6 +53,7 @@ function reportOf(context: Context, applied: readonly Applied[]): RecoveryReport
     released: done('release_unit'),
     releasedHolders: done('release_resources'),
     orphans: done('settle_work'),
+    closedApprovals: [],
     foreignUnits: done('report_foreign'),
     failed: applied.flatMap(({ action, error }) =>
       error === null ? [] : [{ step: action.kind, what: subjectOf(action), error }],
@@ -117,7 +121,9 @@ export function keepCensus(context: Context, census: Census): () => Promise<void
  * started before this returns. A second run finds the same and changes nothing.
  */
 export async function recover(context: Context, census: Census): Promise<RecoveryReport> {
-  const report = await census.run();
+  context.writer.commit(({ at }) => context.store.approvals.signingKey(at));
+  const closedApprovals = repairApprovals(context);
+  const report = { ...(await census.run()), closedApprovals };
   context.store.saveReport(context.runtimeInstanceId, report);
   context.log.info(report, 'recovery');
   await sweep(context);

@@ -51,6 +51,13 @@ const rowSchema = z.object({
   errorMessage: z.string().nullable(),
   /** The lost attempt this one goes on from. */
   resumesAttemptId: z.string().nullable(),
+  /** Its own hard timeout, where it is not its work unit's: what an earlier one left. */
+  hardTimeoutMs: z.int().nullable(),
+  /** How long it has waited for a person, the present wait not counted. */
+  waitedMs: z.int(),
+  waitingSince: z.string().nullable(),
+  /** When something of its spool was first found missing or unreadable. */
+  spoolDamagedAt: z.string().nullable(),
 });
 export type AttemptRow = z.output<typeof rowSchema>;
 
@@ -64,7 +71,8 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   decided_by_rule AS decidedByRule, created_at AS createdAt, started_at AS startedAt,
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage,
-  resumes_attempt_id AS resumesAttemptId`;
+  resumes_attempt_id AS resumesAttemptId, hard_timeout_ms AS hardTimeoutMs,
+  waited_ms AS waitedMs, waiting_since AS waitingSince, spool_damaged_at AS spoolDamagedAt`;
 
 /** How far the spool of an attempt is in the store; read for every few lines of it. */
 export interface SpoolPosition {
@@ -86,6 +94,7 @@ export interface NewAttempt {
   readonly nonce: string;
   readonly executor: string;
   readonly resumesAttemptId: string | null;
+  readonly hardTimeoutMs: number | null;
   readonly at: string;
 }
 
@@ -114,6 +123,9 @@ export interface AttemptPatch {
   readonly abortRequestedAt?: string;
   readonly errorCode?: string | null;
   readonly errorMessage?: string | null;
+  readonly waitedMs?: number;
+  readonly waitingSince?: string | null;
+  readonly spoolDamagedAt?: string;
 }
 
 const PATCH_COLUMNS: Readonly<Record<keyof AttemptPatch, string>> = {
@@ -140,6 +152,9 @@ const PATCH_COLUMNS: Readonly<Record<keyof AttemptPatch, string>> = {
   abortRequestedAt: 'abort_requested_at',
   errorCode: 'error_code',
   errorMessage: 'error_message',
+  waitedMs: 'waited_ms',
+  waitingSince: 'waiting_since',
+  spoolDamagedAt: 'spool_damaged_at',
 };
 
 function bind(value: unknown): string | number | null {
@@ -192,9 +207,9 @@ export function attemptStatements(db: Database, workspace: string) {
   const prepared = statementCache(db);
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
     (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, provider_preset_id, status,
-     unit, nonce, executor, resumes_attempt_id, created_at)
+     unit, nonce, executor, resumes_attempt_id, hard_timeout_ms, created_at)
     VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, @providerPresetId,
-     'created', @unit, @nonce, @executor, @resumesAttemptId, @at)`);
+     'created', @unit, @nonce, @executor, @resumesAttemptId, @hardTimeoutMs, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
   const byUnit = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE unit = ?`);
   const byWorkUnit = db.prepare<[string]>(
@@ -202,6 +217,8 @@ export function attemptStatements(db: Database, workspace: string) {
   );
   const active = db.prepare<[]>(`SELECT ${COLUMNS} FROM work_unit_attempts
     WHERE status IN ('created', 'started', 'waiting_for_approval', 'cancelling') ORDER BY id`);
+  const waiting = db.prepare<[]>(`SELECT ${COLUMNS} FROM work_unit_attempts
+    WHERE status = 'waiting_for_approval' ORDER BY id`);
   const countActive = db.prepare<[], { n: number }>(`SELECT count(*) AS n FROM work_unit_attempts
     WHERE status IN ('created', 'started', 'waiting_for_approval', 'cancelling')`);
   const ended = db.prepare<[string], { n: number }>(`SELECT count(*) AS n FROM work_unit_attempts
@@ -246,6 +263,8 @@ export function attemptStatements(db: Database, workspace: string) {
     listByWorkUnit: (workUnitId: string): AttemptRow[] =>
       byWorkUnit.all(workUnitId).map((row) => rowSchema.parse(row)),
     listActive: (): AttemptRow[] => active.all().map((row) => rowSchema.parse(row)),
+    /** Those that wait for a person. */
+    listWaiting: (): AttemptRow[] => waiting.all().map((row) => rowSchema.parse(row)),
     /** True when the attempt of this nonce is ours and over. */
     hasEnded: (nonce: string): boolean => (ended.get(nonce)?.n ?? 0) > 0,
     /** Attempts of a work unit that were lost, other than by a suspension, after `since`. */

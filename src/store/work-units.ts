@@ -5,6 +5,7 @@ import { providerRetrySchema } from '../domain/provider-retry.ts';
 import type { ResumeNote } from '../domain/resume.ts';
 import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
 import { spendCeilingSchema } from '../domain/spend.ts';
+import { toolPolicySchema } from '../domain/tool-policy-schema.ts';
 import type { Maker, WorkUnitStatus } from '../domain/work-unit.ts';
 import {
   MAKERS,
@@ -27,6 +28,7 @@ export const storedRequestSchema = z.looseObject({
   prompt: z.string().optional(),
   argv: z.array(z.string()).optional(),
   onLost: z.enum(LOST_POLICIES).optional(),
+  toolPolicy: toolPolicySchema.optional(),
   providerRetry: providerRetrySchema.partial().optional(),
   spendCeiling: spendCeilingSchema.optional(),
 });
@@ -69,6 +71,8 @@ const rowSchema = z.object({
   errorMessage: z.string().nullable(),
   /** What the next attempt is told of the one that was lost. */
   resume: json(resumeNoteSchema).nullable(),
+  /** What a suspension left of the hard timeout, for the next attempt. */
+  hardLeftMs: z.int().nullable(),
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
 
@@ -85,7 +89,7 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   never_started_count AS neverStartedCount, never_started_at AS neverStartedAt, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume`;
+  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume, hard_left_ms AS hardLeftMs`;
 
 const LISTED_COLUMNS = COLUMNS.replace('request_json AS request, ', '');
 
@@ -134,6 +138,7 @@ export interface WorkUnitPatch {
   readonly errorCode?: string | null;
   readonly errorMessage?: string | null;
   readonly resume?: ResumeNote | null;
+  readonly hardLeftMs?: number | null;
 }
 
 const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
@@ -146,6 +151,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof WorkUnitPatch, string>> = {
   errorCode: 'error_code',
   errorMessage: 'error_message',
   resume: 'resume_json',
+  hardLeftMs: 'hard_left_ms',
 };
 
 export interface ListFilter {

@@ -6,9 +6,11 @@ import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { approvalSpec } from './approval-spec.ts';
 import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
 import { spendOfUnit } from './spend-gate.ts';
+import { timeoutsOf } from './time-left.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -21,6 +23,8 @@ export interface AttemptPaths {
   readonly exitRecord: string;
   readonly haltMarker: string;
   readonly sessionFile: string;
+  /** Where the daemon puts decisions for this attempt, and nobody else. */
+  readonly decisions: string;
 }
 
 export function attemptPaths(
@@ -39,6 +43,7 @@ export function attemptPaths(
     credentials: path.join(runtime, 'credentials'),
     exitRecord: path.join(settings.exitsDirectory, `${attempt.nonce}.json`),
     haltMarker: path.join(settings.exitsDirectory, `${attempt.nonce}.halt`),
+    decisions: path.join(settings.decisionsDirectory, attempt.id),
     // The session belongs to the work unit: every attempt goes on with the same one.
     sessionFile: path.join(settings.sessionsDirectory, attempt.workUnitId, 'session.jsonl'),
   };
@@ -55,7 +60,8 @@ async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-async function writeDurably(file: string, content: string): Promise<void> {
+/** Writes a file that is whole or absent after a power cut. */
+export async function writeDurably(file: string, content: string): Promise<void> {
   const temporary = `${file}.new`;
   const handle = await open(temporary, NEW_FILE, 0o600);
   try {
@@ -105,12 +111,12 @@ function launchFile(
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
     },
     credentialVariables: isPi ? Object.keys(settings.keys) : [],
-    timeouts: workUnit.timeoutPolicy,
+    timeouts: timeoutsOf(workUnit, attempt),
     ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
-    approvals: null,
+    approvals: isPi ? approvalSpec(context, workUnit, attempt, paths) : null,
   };
 }
 
@@ -125,6 +131,7 @@ export async function prepareAttempt(
   await mkdir(paths.directory, privately);
   await mkdir(path.dirname(paths.sessionFile), privately);
   await mkdir(paths.runtime, privately);
+  await mkdir(paths.decisions, privately);
   await writeDurably(paths.launch, JSON.stringify(launchFile(context, workUnit, attempt, paths)));
   if (workUnit.runnerId === 'pi') await writeCredentials(paths, context.settings.keys);
   return paths;
@@ -160,6 +167,7 @@ const isUnfinished = (name: string): boolean =>
 /** After the end: runtime files and unfinished ones go, spool and records stay. */
 export async function sweepAttempt(paths: AttemptPaths): Promise<void> {
   await rm(paths.runtime, { recursive: true, force: true });
+  await rm(paths.decisions, { recursive: true, force: true });
   const names = await readdir(paths.directory).catch(() => []);
   for (const name of names.filter(isUnfinished)) {
     await rm(path.join(paths.directory, name), { force: true });

@@ -12,6 +12,7 @@ import {
   passOn,
   takeResources,
 } from './admission.ts';
+import { commitApprovalResumeClaim } from './approval-commits.ts';
 import type { Context } from './context.ts';
 import { memoryGate } from './gates.ts';
 import { noteStart } from './provider-gate.ts';
@@ -57,6 +58,7 @@ export function makeAttempt(
     nonce: newNonce(entropy),
     executor: executor.kind,
     resumesAttemptId: queued.resume?.attemptId ?? null,
+    hardTimeoutMs: queued.hardLeftMs,
     at: transaction.at,
   });
   const workUnit = transaction.moveWorkUnit(queued, 'claim', {
@@ -68,6 +70,7 @@ export function makeAttempt(
       attemptCount: attemptNumber,
       errorCode: null,
       errorMessage: null,
+      hardLeftMs: null,
     },
   });
   const attempt = transaction.attempt(id);
@@ -75,6 +78,7 @@ export function makeAttempt(
     { type: 'attempt.created', actor: 'scheduler', attemptId: id, data: { attemptNumber, unit } },
   ]);
   takeResources(context, transaction, attempt, store.resources.needsOf(workUnit.id));
+  commitApprovalResumeClaim(context, transaction, workUnit, attempt);
   if (runnerId === 'pi' && providerPresetId !== null) {
     noteStart(context, transaction, providerPresetId, id);
   }

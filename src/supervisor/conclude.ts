@@ -9,6 +9,8 @@ import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
+import { dropQuestions } from './approval-commits.ts';
+import { settleApprovals } from './approval-loss.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
 import { type LossEvidence, settleLoss } from './lost.ts';
@@ -106,6 +108,9 @@ function endWorkUnit(
   if (outcome.kind === 'never_started' && workUnit.status !== 'stale') {
     requeue(context, transaction, workUnit, attempt.id, outcome);
     return;
+  }
+  if (outcome.kind === 'lost' && loss) {
+    if (settleApprovals(context, transaction, workUnit, attempt, outcome.code, loss)) return;
   }
   const end = endOf(outcome);
   const event = workUnitEvent(workUnit, end);
@@ -219,6 +224,7 @@ export function conclude(
     endAttempt(context, transaction, attempt, decided, gathered);
     const ending = heedProvider(context, transaction, attempt, decided);
     if (ending) endWorkUnit(context, transaction, attempt, ending, gathered.loss);
+    else dropQuestions(context, transaction, attempt.workUnitId);
     return decided;
   });
   context.fault('concluded');

@@ -25,6 +25,8 @@ export interface ControlLink {
   readonly connected: boolean;
   /** Asks the wrapper to end its runner; false when it cannot be told right now. */
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean;
+  /** Hints that a decision lies in its directory; lost when it cannot be told right now. */
+  look(id: string): void;
   /** True when the wrapper answers within `ms`. */
   ping(id: string, ms: number): Promise<boolean>;
   close(): void;
@@ -58,6 +60,10 @@ class SocketLink implements ControlLink {
 
   abort(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number, id: string): boolean {
     return this.#send({ v: this.#version, type: 'abort', id, reason, graceMs });
+  }
+
+  look(id: string): void {
+    this.#send({ v: this.#version, type: 'look', id });
   }
 
   async ping(id: string, ms: number): Promise<boolean> {

@@ -17,6 +17,7 @@ import type { AttemptPaths } from './attempt-directory.ts';
 import { hasHaltMarker, readClaim } from './attempt-directory.ts';
 import type { Context } from './context.ts';
 import { gatherLoss, type LossEvidence } from './lost.ts';
+import { timeoutsOf } from './time-left.ts';
 
 /** An exit record, or none; `unusable` says why one that lies there is not believed. */
 interface FoundRecord {
@@ -166,6 +167,7 @@ export async function gatherEvidence(
   // A unit that never ran has no end, whatever its state.
   const fromUnit = facts?.everRan ? endFromUnit(facts, record) : null;
   const fromRecord = record ? endFromRecord(record, attempt) : null;
+  const workUnit = context.store.workUnits.get(attempt.workUnitId);
   const evidence: Evidence = {
     intent: attempt.intent,
     haltMarker: await hasHaltMarker(paths),
@@ -177,11 +179,9 @@ export async function gatherEvidence(
     approvalOpen: attempt.status === 'waiting_for_approval',
     claim: await readClaim(paths),
     startProblem: attempt.startProblem,
-    hardTimeoutMs:
-      context.store.workUnits.get(attempt.workUnitId)?.timeoutPolicy.hardTimeoutMs ?? 0,
+    hardTimeoutMs: workUnit ? timeoutsOf(workUnit, attempt).hardTimeoutMs : 0,
     hostChanged: hostChanged(attempt, host),
   };
-  const workUnit = context.store.workUnits.get(attempt.workUnitId);
   const lost = classify(evidence).outcome.kind === 'lost';
   const loss = lost && workUnit ? await gatherLoss(workUnit, paths) : null;
   return { evidence, record, unusable, disagreement: disagreement(fromUnit, fromRecord), loss };

@@ -213,6 +213,7 @@ function imagined(context: Context, workUnit: WorkUnitRow) {
     attemptNumber: workUnit.attemptCount + 1,
     unit: unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) }),
     nonce: newNonce(entropy),
+    hardTimeoutMs: null,
   };
 }
 

@@ -21,6 +21,8 @@ export const FAULT_POINTS = [
   'concluded',
   /** A cancellation is committed; the unit was not told. */
   'cancel_intended',
+  /** A person's answer is committed; the attempt was not told. */
+  'approval_decided',
   /** Suspensions are committed; no unit was told. */
   'suspended',
   /** A compaction is stored and the floors are raised; nothing is gone yet. */

@@ -4,7 +4,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from './context.ts';
 
 /** Carries nothing: the command behind an idempotency key was carried out before. */
-class Repeated extends Error {}
+export class Repeated extends Error {}
 
 /**
  * A context whose one commit also records the key, in the same transaction.

@@ -6,6 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
 import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
 import type { AttemptPatch, SpoolPosition } from '../store/attempts.ts';
+import { heedApprovals } from './approval-ingest.ts';
 import type { Context } from './context.ts';
 import { commitSoon } from './gather.ts';
 import { countSpend } from './spend-count.ts';
@@ -79,12 +80,17 @@ function chunkOf(
       learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
     transaction.append(attempt.workUnitId, events);
+    if (chunk.lines.some(isDamage)) patch.spoolDamagedAt = transaction.at;
     attempts.patch(attempt.id, patch);
+    heedApprovals(context, transaction, attempt, chunk.lines);
     countSpend(context, transaction, attempt, chunk.lines, isLive);
     if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
   };
 }
+
+/** A line that was there and cannot be read. A torn last one was never on the disk as a whole. */
+const isDamage = (line: ParsedLine): boolean => line.kind === 'corrupt' && line.reason !== 'torn';
 
 function reportTruncation(context: Context, attempt: SpoolPosition, size: number): void {
   context.log.error(
@@ -92,6 +98,7 @@ function reportTruncation(context: Context, attempt: SpoolPosition, size: number
     'spool is shorter than what was read of it',
   );
   context.writer.commit((transaction) => {
+    context.store.attempts.patch(attempt.id, { spoolDamagedAt: transaction.at });
     transaction.append(attempt.workUnitId, [
       {
         type: 'diagnostic.spool_truncated',

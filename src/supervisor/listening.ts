@@ -25,6 +25,8 @@ export interface Listening {
   readonly live: LiveState | null;
   /** Tells the wrapper to end its runner; false when it cannot be told right now. */
   tell(reason: 'cancel' | 'interrupt' | 'suspend' | 'fail', graceMs: number): boolean;
+  /** Tells the wrapper that a decision lies in its directory. */
+  look(): void;
   /** A fresh read of the unit and of the attempt: frozen, waiting for a person. */
   observe(facts: UnitFacts, attempt: AttemptRow): void;
   /** Lines of the spool were committed. */
@@ -132,6 +134,7 @@ export function listen(options: ListeningOptions): Listening {
       return link.live;
     },
     tell: (reason, graceMs) => link.abort(reason, graceMs, uuidv7(context.entropy)),
+    look: () => link.look(uuidv7(context.entropy)),
     observe: (facts, { status }) => {
       clocks?.setFrozen(facts.frozen);
       clocks?.setWaiting(status === 'waiting_for_approval');

@@ -5,7 +5,7 @@
 import { timestamp } from '../domain/ids.ts';
 import type { LossCode } from '../domain/outcome-codes.ts';
 import { describeOutcome } from '../domain/outcome-codes.ts';
-import type { LossDecision, ResumeNote, SpoolCall } from '../domain/resume.ts';
+import type { LossDecision, LostPolicy, ResumeNote, SpoolCall } from '../domain/resume.ts';
 import { decideLoss, defaultLostPolicy, RESUME_LIMITS, sortCalls } from '../domain/resume.ts';
 import type { SessionState } from '../domain/session-file.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -63,7 +63,8 @@ function spooledCalls(
   );
 }
 
-function noteOf(
+/** What the next attempt is told of this one. */
+export function noteOf(
   context: Context,
   attempt: AttemptRow,
   cause: LossCode,
@@ -80,12 +81,19 @@ function noteOf(
   };
 }
 
-function decide(
+interface LossCase {
+  /** The work unit's own when absent. */
+  readonly policy?: LostPolicy;
+  readonly cause: LossCode;
+  readonly evidence: LossEvidence;
+}
+
+/** Whether a lost attempt is gone on from, by what is known of it; decides, writes nothing. */
+export function lossDecision(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
-  cause: LossCode,
-  evidence: LossEvidence,
+  { policy, cause, evidence }: LossCase,
 ): LossDecision {
   const now = context.entropy.now();
   const lastSign = Math.max(
@@ -96,7 +104,7 @@ function decide(
   const since = timestamp({ now: () => now - RESUME_LIMITS.windowMs });
   return decideLoss(
     {
-      policy: workUnit.request.onLost ?? defaultLostPolicy(workUnit.runnerId),
+      policy: policy ?? workUnit.request.onLost ?? defaultLostPolicy(workUnit.runnerId),
       cause,
       ageMs: Math.max(0, now - lastSign),
       // This one is committed already, in the same transaction.
@@ -124,7 +132,7 @@ export function settleLoss(
 ): void {
   const { diagnostics, queue } = context.store;
   if (workUnit.status !== 'stale' || diagnostics.command(resumeKey(attempt.id))) return;
-  const decision = decide(context, workUnit, attempt, cause, evidence);
+  const decision = lossDecision(context, workUnit, attempt, { cause, evidence });
   const note = noteOf(context, attempt, cause, evidence);
   const common = { actor: 'system', attemptId: attempt.id } as const;
   if (decision.kind === 'fail') {

@@ -1,9 +1,22 @@
 /** Work that claims to be under way and has no attempt that could be. */
 import { describeOutcome } from '../domain/outcome-codes.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { blockMissing } from './approval-loss.ts';
 import type { Context } from './context.ts';
+import type { Transaction } from './writer.ts';
 
 type Seen = Pick<WorkUnitRow, 'id' | 'status' | 'activeAttemptId'>;
+
+/** It waits, and nothing is left to be answered: the answers are acted on, or a person has to look. */
+function settleWaiting(context: Context, transaction: Transaction, row: WorkUnitRow): void {
+  const open = context.store.approvals.open(row.id);
+  if (open.some(({ status }) => status === 'pending')) return;
+  if (open.length === 0) blockMissing(context, transaction, row, null);
+  else {
+    const data = { reason: 'approval_resume' };
+    transaction.moveWorkUnit(row, 'approval_resume', { actor: 'system', data });
+  }
+}
 
 /**
  * Brings such a work unit to where the evidence allows: a claim that made no attempt goes
@@ -31,6 +44,10 @@ export function settleOrphan(context: Context, seen: Seen): void {
         activeAttemptId: null,
       } as const;
       transaction.moveWorkUnit(row, 'runner_cancelled', { ...common, data: { errorCode }, patch });
+      return;
+    }
+    if (row.status === 'waiting_for_approval' && row.activeAttemptId === null) {
+      settleWaiting(context, transaction, row);
       return;
     }
     const errorCode = 'runtime_interrupted_no_checkpoint';

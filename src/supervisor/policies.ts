@@ -1,4 +1,5 @@
 /** What config.json says of providers, money and memory, as the supervisor uses it. */
+import { OPEN_POLICY, type ToolPolicy } from '../domain/decisions.ts';
 import { type BreakerPolicy, DEFAULT_BREAKER } from '../domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, type ProviderRetry } from '../domain/provider-retry.ts';
 import type { SpendCeiling } from '../domain/spend.ts';
@@ -12,7 +13,20 @@ export interface Preset {
   readonly maxParallel: number | null;
 }
 
+/** What a person is asked before a tool acts, and how long that may take. */
+export interface ApprovalPolicies {
+  /** Of the whole workspace; a work unit's own, its channel's or its kind's goes before it. */
+  readonly policy: ToolPolicy;
+  readonly kinds: Readonly<Partial<Record<WorkUnitKind, ToolPolicy>>>;
+  readonly channels: Readonly<Record<string, ToolPolicy>>;
+  /** How long a question stays open, milliseconds. */
+  readonly expireAfterMs: number;
+  /** An attempt that waits for longer is suspended: it holds no process, lease or slot then. */
+  readonly suspendAfterMs: number;
+}
+
 export interface Policies {
+  readonly approvals: ApprovalPolicies;
   readonly providerRetry: ProviderRetry;
   readonly breaker: BreakerPolicy;
   readonly presets: Readonly<Record<string, Preset>>;
@@ -32,6 +46,13 @@ export interface Policies {
 
 /** As with an empty config.json. */
 export const DEFAULT_POLICIES: Policies = {
+  approvals: {
+    policy: OPEN_POLICY,
+    kinds: {},
+    channels: {},
+    expireAfterMs: 24 * 3_600_000,
+    suspendAfterMs: 30 * 60_000,
+  },
   providerRetry: DEFAULT_PROVIDER_RETRY,
   breaker: DEFAULT_BREAKER,
   presets: {},

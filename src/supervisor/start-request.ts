@@ -4,8 +4,12 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { attemptPaths } from './attempt-directory.ts';
 import type { Context } from './context.ts';
+import { timeoutsOf } from './time-left.ts';
 
-type StartedAttempt = Pick<AttemptRow, 'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce'>;
+type StartedAttempt = Pick<
+  AttemptRow,
+  'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce' | 'hardTimeoutMs'
+>;
 
 /** The request that starts an attempt; also what a dry run shows. */
 export function startRequest(
@@ -32,7 +36,7 @@ export function startRequest(
     credentials: isPi
       ? Object.keys(settings.keys).map((name) => ({ name, path: `${paths.credentials}/${name}` }))
       : [],
-    hardTimeoutMs: workUnit.timeoutPolicy.hardTimeoutMs,
+    hardTimeoutMs: timeoutsOf(workUnit, attempt).hardTimeoutMs,
     cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
   };
 }

@@ -11,6 +11,7 @@ import type { Actor, Maker } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { type Answers, createAnswers } from './answers.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
@@ -74,6 +75,8 @@ export interface Supervisor {
     channel(id: string): SpendState;
     day(): DaySpend;
   };
+  /** Stores a person's answer to a question; see approval-decide.ts for what it may refuse. */
+  decide: Answers['decide'];
   /** Looks afresh at one active work unit or all, and acts on what it finds. */
   reconcile(ids: readonly string[] | null): Promise<ReconcileReport>;
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
@@ -186,6 +189,7 @@ export function createSupervisor(context: Context): Supervisor {
     if (closing) return; // The next daemon takes it up.
     const watched = watchAttempt(context, attempt, {
       reattach,
+      onAttached: (row) => answers.attached(row),
       onEnded: (id) => {
         watches.delete(id);
         scheduler.wake(); // A requeued start or a freed resource may be waiting.
@@ -211,8 +215,21 @@ export function createSupervisor(context: Context): Supervisor {
   });
   const scheduler = createScheduler(context, (attempt) => watch(attempt, false), hintOwner);
 
+  const answers = createAnswers(context, {
+    hintOwner,
+    look: (attemptId) => watches.get(attemptId)?.tellDecision(),
+    wake: () => scheduler.wake(),
+  });
+
   return {
-    start: () => scheduler.start(),
+    start: () => {
+      scheduler.start();
+      answers.start();
+    },
+    decide: (id, request, key) => {
+      if (closing) throw shuttingDown();
+      return answers.decide(id, request, key);
+    },
     submit: (input, options) => {
       if (closing) throw shuttingDown();
       const submission = submit(context, input, options);
@@ -251,6 +268,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async (policy = DETACH) => {
       closing = true;
+      await answers.close();
       stopReleasing();
       unsubscribe();
       const resting = scheduler.close();

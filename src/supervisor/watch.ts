@@ -51,6 +51,8 @@ export interface AttemptWatch {
   readonly live: LiveState | null;
   /** Something may have changed about the unit. */
   hint(): void;
+  /** Tells the wrapper that a decision lies in its directory; it looks by itself, too. */
+  tellDecision(): void;
   /** Looks at the unit afresh; resolves when that look has been acted upon, or after `ms`. */
   look(ms: number): Promise<void>;
   /** Resolves when the attempt's end is committed (or watching was stopped). */
@@ -62,6 +64,8 @@ export interface AttemptWatch {
 export interface WatchOptions {
   /** A daemon that finds this attempt at its start. */
   readonly reattach: boolean;
+  /** Called when a living wrapper is listened to: what waits for it can be carried over. */
+  readonly onAttached: (attempt: AttemptRow) => void;
   /** Called once, after the end is committed and the unit is let go. */
   readonly onEnded: (attemptId: string) => void;
 }
@@ -136,6 +140,10 @@ class Watch implements AttemptWatch {
     this.hint();
     await Promise.race([looked, this.ended]);
     clearTimeout(late);
+  }
+
+  tellDecision(): void {
+    this.listening?.look();
   }
 
   stop(): void {
@@ -218,6 +226,7 @@ class Watch implements AttemptWatch {
     const onSilence = (code: SilenceCode, silentMs: number): void =>
       this.endSilence(code, silentMs);
     this.listening = listen({ context, attempt, paths, ingest, onSilence });
+    this.options.onAttached(attempt);
   }
 
   private endSilence(code: SilenceCode, silentMs: number): void {

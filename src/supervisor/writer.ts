@@ -8,11 +8,12 @@ import type { Entropy } from '../domain/ids.ts';
 import { timestamp } from '../domain/ids.ts';
 import type { AttemptEvent, WorkUnitEvent } from '../domain/states.ts';
 import { attemptCell, workUnitCell } from '../domain/states.ts';
-import type { Actor, WorkUnitStatus } from '../domain/work-unit.ts';
+import { type Actor, TERMINAL_STATUSES, type WorkUnitStatus } from '../domain/work-unit.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { EventRow } from '../store/events.ts';
 import type { Store } from '../store/store.ts';
 import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
+import { commitApprovalResumeTerminal } from './approval-commits.ts';
 import type { Hub } from './hub.ts';
 
 /** The event that tells of an arrival in a state. */
@@ -106,6 +107,7 @@ function createTransaction(store: Store, at: string, published: EventRow[]): Tra
       throw conflict('Work unit', row.handle, workUnit(row.id).status, event, 'came too late');
     }
     const { actor, attemptId, data } = fields;
+    if (TERMINAL_STATUSES.has(cell.to)) commitApprovalResumeTerminal({ store, at, append }, row.id);
     append(row.id, [
       { type: ARRIVAL[cell.to], actor, attemptId: attemptId ?? null, data: data ?? {} },
     ]);

@@ -87,6 +87,7 @@ function viewOf(all: readonly Remains[]): RecoveryView {
         .filter(({ row, watched }) => row === 'active' && watched)
         .map(({ index }) => idOf(index)),
     ),
+    suspended: new Set(),
     reported: new Set(),
   };
 }

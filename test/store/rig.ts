@@ -125,6 +125,7 @@ export function insertAttempt(
       nonce: `nonce ${id}`,
       executor: 'systemd',
       resumesAttemptId: null,
+      hardTimeoutMs: null,
       at: AT,
       ...known,
     }),

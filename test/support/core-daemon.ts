@@ -89,6 +89,7 @@ export class InProcessDaemon {
           attemptsDirectory: attempts,
           sessionsDirectory: sessions,
           exitsDirectory: exits,
+          decisionsDirectory: decisions,
           runtimeDirectory: runtime,
           node,
           wrapper: WRAPPER,

@@ -74,6 +74,7 @@ const settings: Settings = {
   attemptsDirectory: '/nowhere',
   sessionsDirectory: '/nowhere',
   exitsDirectory: '/nowhere',
+  decisionsDirectory: '/nowhere',
   runtimeDirectory: '/nowhere',
   node: '/nowhere',
   wrapper: '/nowhere',

@@ -34,7 +34,11 @@ async function launched(start: Executor['start'], spoil: (sessions: string) => v
   const { claim } = rig.claimOnce();
   if (!claim) throw new Error('it was not claimed');
   await launch(context, claim);
-  await watchAttempt(context, claim.attempt, { reattach: false, onEnded: () => undefined }).ended;
+  await watchAttempt(context, claim.attempt, {
+    reattach: false,
+    onAttached: () => undefined,
+    onEnded: () => undefined,
+  }).ended;
   const attempt = rig.store.attempts.get(claim.attempt.id);
   const workUnit = rig.store.workUnits.get(id);
   return { workUnit, attempt };

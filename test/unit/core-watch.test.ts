@@ -87,6 +87,7 @@ class Watched {
   begin(): AttemptWatch {
     this.watch = watchAttempt(this.context, this.attempt, {
       reattach: false,
+      onAttached: () => undefined,
       onEnded: () => undefined,
     });
     return this.watch;

@@ -39,6 +39,10 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   errorCode: null,
   errorMessage: null,
   resumesAttemptId: null,
+  hardTimeoutMs: null,
+  waitedMs: 0,
+  waitingSince: null,
+  spoolDamagedAt: null,
 });
 
 const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'active') =>
@@ -67,6 +71,7 @@ const nothing: RecoveryView = {
   units: [],
   endedNonces: new Set(),
   watched: new Set(),
+  suspended: new Set(),
   reported: new Set(),
 };
 

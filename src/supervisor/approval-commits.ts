@@ -1,0 +1,230 @@
+/**
+ * The only writers of checkpoints: every change is a compare-and-set on the revision, in the
+ * transaction of what it belongs to, with one `approval.changed` event. A caller whose view
+ * is stale gets a typed conflict, and nothing of its transaction stays.
+ */
+import {
+  type CheckpointFailure,
+  judgeCheckpoint,
+  type Suspension,
+  suspensionOf,
+} from '../domain/approval.ts';
+import { OutliveError } from '../domain/errors.ts';
+import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
+import type { ApprovalPatch, ApprovalRow } from '../store/approvals.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { Store } from '../store/store.ts';
+import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
+import type { Context } from './context.ts';
+import type { EventFields, Transaction } from './writer.ts';
+
+/** What a change needs; the writer itself has no context yet. */
+interface Ledger {
+  readonly store: Pick<Store, 'approvals'>;
+  readonly at: string;
+  append(workUnitId: string, events: readonly EventFields[]): void;
+}
+
+function conflict(row: Pick<ApprovalRow, 'id'>, why: string): OutliveError {
+  return new OutliveError('checkpoint_conflict', `Approval ${row.id}: ${why}. Look again.`, {
+    extra: { approvalId: row.id },
+  });
+}
+
+/**
+ * Changes one row and tells of it.
+ * @throws OutliveError `checkpoint_conflict` when the row is another one by now.
+ */
+export function changeApproval(
+  { store, at, append }: Ledger,
+  row: ApprovalRow,
+  patch: ApprovalPatch,
+  cause: string,
+): void {
+  if (!store.approvals.move(row, patch, at)) throw conflict(row, 'it was changed meanwhile');
+  append(row.workUnitId, [
+    {
+      type: 'approval.changed',
+      actor: 'system',
+      attemptId: patch.boundAttemptId ?? row.boundAttemptId ?? row.attemptId,
+      data: {
+        approvalId: row.id,
+        cause,
+        status: patch.status ?? row.status,
+        checkpoint: patch.checkpoint ?? row.checkpoint,
+        revision: row.revision + 1,
+        ...(patch.failureCode ? { failureCode: patch.failureCode } : {}),
+      },
+    },
+  ]);
+}
+
+export const ledgerOf = (context: Context, transaction: Transaction): Ledger => ({
+  store: context.store,
+  at: transaction.at,
+  append: transaction.append,
+});
+
+/** Why a checkpoint's lineage does not hold; null when it does. */
+function brokenLineage(context: Context, row: ApprovalRow): string | null {
+  const asked = context.store.attempts.get(row.attemptId);
+  if (asked?.workUnitId !== row.workUnitId) return 'the attempt that asked is not of its work unit';
+  if (row.boundAttemptId === null) return null;
+  const bound = context.store.attempts.get(row.boundAttemptId);
+  return bound?.workUnitId === row.workUnitId
+    ? null
+    : 'the attempt bound to it is not of its work unit';
+}
+
+/**
+ * The quarantine variant of a terminal commit: a checkpoint whose lineage cannot be proved is
+ * closed for good. It takes a reason and a revision, and has no say over work unit or attempt.
+ */
+function quarantine(context: Context, transaction: Transaction, row: ApprovalRow): void {
+  const failureCode = 'lineage_broken';
+  const patch = { checkpoint: 'resume_failed', failureCode } as const;
+  changeApproval(ledgerOf(context, transaction), row, patch, 'checkpoint_quarantine');
+}
+
+/** Open rows of a work unit with a lineage that holds; the others are quarantined. */
+function provenRows(context: Context, transaction: Transaction, workUnitId: string): ApprovalRow[] {
+  return context.store.approvals.open(workUnitId).filter((row) => {
+    if (brokenLineage(context, row) === null) return true;
+    quarantine(context, transaction, row);
+    return false;
+  });
+}
+
+/**
+ * commitApprovalResumeClaim: binds what was decided and not acted on to a replacement attempt.
+ * Must run in the transaction that makes that attempt and takes its leases and slots.
+ * @throws OutliveError `checkpoint_conflict` when a question is pending, when another attempt
+ *   that may still act is bound, or when the call was begun before.
+ */
+export function commitApprovalResumeClaim(
+  context: Context,
+  transaction: Transaction,
+  workUnit: Pick<WorkUnitRow, 'id' | 'activeAttemptId'>,
+  attempt: Pick<AttemptRow, 'id' | 'workUnitId'>,
+): readonly ApprovalRow[] {
+  const rows = provenRows(context, transaction, workUnit.id);
+  for (const row of rows) {
+    if (workUnit.activeAttemptId !== attempt.id || attempt.workUnitId !== row.workUnitId) {
+      throw conflict(row, 'the replacement is not the active attempt of its work unit');
+    }
+    if (row.status === 'pending') throw conflict(row, 'it is not decided');
+    if (row.startAttemptId !== null) throw conflict(row, 'its call was begun before');
+    const acting = transaction.attempt(row.boundAttemptId ?? row.attemptId);
+    if (!TERMINAL_ATTEMPT_STATUSES.has(acting.status)) {
+      throw conflict(row, `attempt ${acting.id} may still act on it`);
+    }
+    const patch = { checkpoint: 'resume_pending', boundAttemptId: attempt.id } as const;
+    changeApproval(ledgerOf(context, transaction), row, patch, 'resume_claim');
+  }
+  return rows;
+}
+
+/** What a suspension was decided on, to be compared once more. */
+export interface SuspensionInput {
+  readonly workUnit: WorkUnitRow;
+  readonly attempt: Pick<AttemptRow, 'id' | 'workUnitId'>;
+  readonly rows: readonly ApprovalRow[];
+  /** What goes with it into the work unit's row: the note for the next attempt, the time left. */
+  readonly patch: WorkUnitPatch;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+function requireSuspendable(context: Context, transaction: Transaction, input: SuspensionInput) {
+  const { workUnit, attempt, rows } = input;
+  const [first] = rows;
+  if (!first) throw new Error('a suspension without a checkpoint');
+  const now = transaction.workUnit(workUnit.id);
+  const kind = suspensionOf({ workUnit: now.status, checkpoints: rows });
+  if (kind === null) {
+    const states = rows.map(({ status, checkpoint }) => `${status}/${checkpoint}`).join(', ');
+    throw conflict(first, `${states} beside a work unit that is ${now.status} must not be`);
+  }
+  if (now.activeAttemptId !== attempt.id || attempt.workUnitId !== now.id) {
+    throw conflict(first, 'the attempt is not the active one of its work unit');
+  }
+  if (!TERMINAL_ATTEMPT_STATUSES.has(transaction.attempt(attempt.id).status)) {
+    throw conflict(first, 'its attempt has not ended');
+  }
+  const known = new Map(context.store.approvals.open(now.id).map((row) => [row.id, row.revision]));
+  for (const row of rows) {
+    if (known.get(row.id) !== row.revision) throw conflict(row, 'it was changed meanwhile');
+  }
+  return kind;
+}
+
+/**
+ * commitApprovalResumeSuspension: lets the work wait, or puts it back into the queue once
+ * every question is answered. Its attempt was committed as lost and has given everything back
+ * in this very transaction. Everything is compared before the first write.
+ * @throws OutliveError `checkpoint_conflict`.
+ */
+export function commitApprovalResumeSuspension(
+  context: Context,
+  transaction: Transaction,
+  input: SuspensionInput,
+): Suspension {
+  const kind = requireSuspendable(context, transaction, input);
+  const { workUnit, attempt, rows } = input;
+  for (const row of rows) {
+    const patch =
+      row.checkpoint === 'waiting' ? ({ boundAttemptId: null } as const) : ({} as const);
+    changeApproval(ledgerOf(context, transaction), row, patch, `suspended:${kind}`);
+  }
+  const patch = { activeAttemptId: null, errorCode: null, errorMessage: null, ...input.patch };
+  if (rows.some(({ status }) => status === 'pending')) {
+    context.store.workUnits.patch(workUnit.id, patch, transaction.at);
+    return kind;
+  }
+  transaction.moveWorkUnit(workUnit, 'approval_resume', {
+    actor: 'system',
+    attemptId: attempt.id,
+    data: { ...input.data, suspension: kind },
+    patch,
+  });
+  return kind;
+}
+
+/** What the end of its work means for an open checkpoint. */
+function endOfRow(row: ApprovalRow): ApprovalPatch {
+  const failed = (failureCode: CheckpointFailure): ApprovalPatch => ({
+    checkpoint: 'resume_failed',
+    failureCode,
+  });
+  if (row.status === 'pending') return { status: 'dropped', checkpoint: 'closed' };
+  if (judgeCheckpoint(row, null) === 'effect_unknown') return failed('effect_unknown');
+  if (row.checkpoint === 'resume_pending') {
+    return row.ended || row.status === 'denied' ? { checkpoint: 'resumed' } : failed('work_ended');
+  }
+  return { checkpoint: 'closed' };
+}
+
+/**
+ * commitApprovalResumeTerminal: nothing of ended work stays open. Called by the writer in
+ * the transaction that moves a work unit to an end, whoever moves it.
+ */
+export function commitApprovalResumeTerminal(ledger: Ledger, workUnitId: string): void {
+  for (const row of ledger.store.approvals.open(workUnitId)) {
+    changeApproval(ledger, row, endOfRow(row), 'work_ended');
+  }
+}
+
+/**
+ * The attempt is over and its work goes on without it and without a suspension (its provider
+ * failed it): what it asked and nobody answered is dropped, what it began is not done again.
+ */
+export function dropQuestions(
+  context: Context,
+  transaction: Transaction,
+  workUnitId: string,
+): void {
+  const ledger = ledgerOf(context, transaction);
+  for (const row of context.store.approvals.open(workUnitId)) {
+    if (row.status !== 'pending' && row.startAttemptId === null) continue;
+    changeApproval(ledger, row, endOfRow(row), 'attempt_ended');
+  }
+}

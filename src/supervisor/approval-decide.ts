@@ -1,0 +1,123 @@
+/** A person's answer to a question: stored first, and once; carried to the attempt afterwards. */
+import { OutliveError } from '../domain/errors.ts';
+import { type Actor, TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
+import type { ApprovalRow } from '../store/approvals.ts';
+import type { AttemptRow } from '../store/attempts.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import { changeApproval, ledgerOf } from './approval-commits.ts';
+import { endWait } from './approval-ingest.ts';
+import type { Context } from './context.ts';
+import { failWithin } from './end.ts';
+import type { Transaction } from './writer.ts';
+
+export interface DecisionRequest {
+  readonly decision: 'approved' | 'denied';
+  /** Told to the model; null for none. */
+  readonly reason: string | null;
+  /** Of a denial: the work fails instead of going on without the call. */
+  readonly fail: boolean;
+  readonly actor: Actor;
+}
+
+function closed(row: ApprovalRow, detail: string): OutliveError {
+  return new OutliveError('approval_closed', `Approval ${row.id} ${detail}.`, {
+    extra: { approvalId: row.id, status: row.status, decidedAt: row.decidedAt },
+  });
+}
+
+/** @returns true when the same was decided before. @throws OutliveError `approval_closed`. */
+function isRepeated(row: ApprovalRow, { decision }: DecisionRequest, now: string): boolean {
+  if (row.status === decision) return true;
+  if (row.status !== 'pending') {
+    const by = row.decidedBy === null ? '' : ` by ${row.decidedBy} at ${row.decidedAt}`;
+    throw closed(row, `is ${row.status}${by}; a decision is final`);
+  }
+  if (row.expiresAt <= now) throw closed(row, `expired at ${row.expiresAt}`);
+  return false;
+}
+
+function requireOpenWork(row: ApprovalRow, { handle, status }: WorkUnitRow): void {
+  if (status === 'waiting_for_approval' || status === 'running' || status === 'claimed') return;
+  throw new OutliveError(
+    'state_conflict',
+    `${handle} is ${status}: nobody waits for approval ${row.id}.`,
+    { extra: { approvalId: row.id, status } },
+  );
+}
+
+function liveAttempt(transaction: Transaction, workUnit: WorkUnitRow): AttemptRow | null {
+  if (workUnit.activeAttemptId === null) return null;
+  const attempt = transaction.attempt(workUnit.activeAttemptId);
+  return TERMINAL_ATTEMPT_STATUSES.has(attempt.status) ? null : attempt;
+}
+
+/** Goes on where every question is answered: the attempt that lives, or another one. */
+function goOn(context: Context, transaction: Transaction, workUnit: WorkUnitRow): void {
+  const attempt = liveAttempt(transaction, workUnit);
+  if (attempt) {
+    endWait(context, transaction, attempt);
+    return;
+  }
+  const rows = context.store.approvals.open(workUnit.id);
+  const isPending = rows.some(({ status }) => status === 'pending');
+  if (isPending || workUnit.status !== 'waiting_for_approval') return;
+  transaction.moveWorkUnit(workUnit, 'approval_resume', {
+    actor: 'system',
+    data: { reason: 'approval_resume' },
+  });
+}
+
+/**
+ * Stores the decision. The same one again changes nothing.
+ * @throws OutliveError `not_found`, `approval_closed`, `state_conflict`.
+ */
+export function decide(context: Context, id: string, request: DecisionRequest): ApprovalRow {
+  const { approvals } = context.store;
+  const row = context.writer.commit((transaction): ApprovalRow => {
+    const asked = approvals.get(id);
+    if (!asked) throw new OutliveError('not_found', `There is no approval "${id}".`);
+    if (isRepeated(asked, request, transaction.at)) return asked;
+    const workUnit = transaction.workUnit(asked.workUnitId);
+    requireOpenWork(asked, workUnit);
+    const { decision, reason, actor } = request;
+    changeApproval(
+      ledgerOf(context, transaction),
+      asked,
+      {
+        status: decision,
+        decidedAt: transaction.at,
+        decidedBy: actor,
+        decisionReason: reason,
+      },
+      'decided',
+    );
+    if (decision === 'denied' && request.fail) {
+      failWithin(context, transaction, workUnit.id, 'approval_denied', reason);
+    } else goOn(context, transaction, workUnit);
+    return approvals.get(id) ?? asked;
+  });
+  context.fault('approval_decided');
+  return row;
+}
+
+/**
+ * Ends every question whose time is over, and its work with it.
+ * @returns the work units whose watches have to hear of it.
+ */
+export function expireApprovals(context: Context): readonly string[] {
+  const { approvals } = context.store;
+  const now = new Date(context.entropy.now()).toISOString();
+  return approvals.expired(now).map(({ id, workUnitId }) => {
+    context.writer.commit((transaction) => {
+      const row = approvals.get(id);
+      if (row?.status !== 'pending') return;
+      const patch = { status: 'expired', checkpoint: 'closed' } as const;
+      changeApproval(ledgerOf(context, transaction), row, patch, 'expired');
+      const { status } = transaction.workUnit(workUnitId);
+      if (status !== 'waiting_for_approval') return;
+      const reason = `nobody answered approval ${id} (${row.tool}) before ${row.expiresAt}`;
+      failWithin(context, transaction, workUnitId, 'approval_expired', reason);
+    });
+    return workUnitId;
+  });
+}
