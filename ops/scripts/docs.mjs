@@ -78,6 +78,7 @@ const EVENT_MEANINGS = {
   'tool.end': 'A tool call ended, with its result.',
   'tool.refused':
     'A call that was not let through: by policy, by a person, or for want of a fence.',
+  'approval.changed': 'A question, its answer or its checkpoint changed; load it again.',
   'approval.requested': 'A tool call waits for a person.',
   'approval.resolved': 'The attempt heard the answer to its question, or dropped the question.',
   succeeded: 'A command exited with 0.',

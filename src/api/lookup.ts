@@ -1,9 +1,19 @@
 /** Finds the work unit a path names: by id, else by handle. */
+import { z } from 'zod';
 import { OutliveError } from '../domain/errors.ts';
 import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import type { ApiContext } from './context.ts';
 import type { WorkUnitView } from './schemas.ts';
 import { workUnitView } from './views.ts';
+
+const cursorSchema = z.uuid();
+
+/** Id of the last row of the page before; null for the first page. @throws OutliveError `invalid_cursor`. */
+export function parseCursor(cursor: string | undefined): string | null {
+  if (cursor === undefined) return null;
+  if (cursorSchema.safeParse(cursor).success) return cursor.toLowerCase(); // As ids are compared.
+  throw new OutliveError('invalid_cursor', 'Use a nextCursor of an earlier answer, unchanged.');
+}
 
 /** @throws OutliveError `not_found`. */
 export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitRow {

@@ -7,6 +7,7 @@ import {
   runtimeViewSchema,
   workUnitViewSchema,
 } from './schemas.ts';
+import { approvalViewSchema } from './schemas-approvals.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
 import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
 import { daySpendViewSchema, providerViewSchema, spendViewSchema } from './schemas-provider.ts';
@@ -73,6 +74,7 @@ export interface OpenApi {
 const NAMED: Readonly<Record<string, z.ZodType>> = {
   ActiveWork: activeViewSchema,
   Admission: admissionViewSchema,
+  Approval: approvalViewSchema,
   Attempt: attemptViewSchema,
   Backup: backupViewSchema,
   Channel: channelViewSchema,

@@ -1,11 +1,10 @@
 /** /work-units: submit, list, show, explain, cancel, retry, reconcile. */
 import type { FastifyPluginCallbackZod } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { OutliveError } from '../domain/errors.ts';
 import type { Preview } from '../supervisor/explain.ts';
 import type { ApiContext } from './context.ts';
 import { headerKey } from './idempotency.ts';
-import { findWorkUnit, showWorkUnit } from './lookup.ts';
+import { findWorkUnit, parseCursor, showWorkUnit } from './lookup.ts';
 import { reconcile } from './runtime.ts';
 import type { WorkUnitPage } from './schemas.ts';
 import {
@@ -24,14 +23,6 @@ import {
 } from './schemas-explain.ts';
 import { nothingSchema, reconcileReportSchema } from './schemas-runtime.ts';
 import { explanationView } from './views.ts';
-
-const cursorSchema = z.uuid();
-
-function parseCursor(cursor: string | undefined): string | null {
-  if (cursor === undefined) return null;
-  if (cursorSchema.safeParse(cursor).success) return cursor.toLowerCase(); // As ids are compared.
-  throw new OutliveError('invalid_cursor', 'Use a nextCursor of an earlier answer, unchanged.');
-}
 
 /** What a submit would do, as the API shows it. */
 function dryRun(context: ApiContext, preview: Preview): DryRun {

@@ -1,6 +1,5 @@
 /** The typed API client that every front of outlive uses; it hides HTTP, SSE and reconnects. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CancelInput,
   type EventPage,
@@ -22,16 +21,14 @@ import {
 import { type ReconcileView, reconcileReportSchema } from '../api/schemas-runtime.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import { type ApprovalCalls, createApprovalCalls } from './approvals.ts';
 import { type Control, createControl, RECONCILE_MS } from './control.ts';
 import { type FollowOptions, followEvents } from './follow.ts';
 import type { FollowTimes } from './link.ts';
 import { parseBody } from './problem.ts';
-import { unreachableReason } from './transport.ts';
+import { sendAgainWhenLost } from './resend.ts';
 import { createWire } from './wire.ts';
 import { type WorkspaceWatch, watchWorkspace } from './workspace.ts';
-
-/** First pause before a lost start is sent again, milliseconds; doubles. */
-const RESEND_PAUSE_MS = 50;
 
 export interface ClientOptions {
   readonly socketPath: string;
@@ -54,7 +51,7 @@ export interface Started {
 }
 
 /** `id` is a work unit's id or its handle. Every method rejects with OutliveError only. */
-export interface Client extends Control {
+export interface Client extends Control, ApprovalCalls {
   /** Always sends an idempotency key, so that a lost answer is asked for again without a second run. */
   startWorkUnit(input: StartWorkUnitInput): Promise<Started>;
   listWorkUnits(filter?: ListFilter): Promise<WorkUnitPage>;
@@ -97,6 +94,7 @@ export function createClient({
 
   return {
     ...control,
+    ...createApprovalCalls(wire, timeoutMs),
     async startWorkUnit(input) {
       const idempotencyKey = input.idempotencyKey ?? randomUUID();
       const body = checkStart({ ...input, idempotencyKey });
@@ -163,29 +161,6 @@ function checkStart(input: StartWorkUnitInput): unknown {
   }));
   const said = fields.map(({ path, message }) => `${path}: ${message}`).join('; ');
   throw new OutliveError('invalid_request', `${said}.`, { fields, cause: parsed.error });
-}
-
-/**
- * Sends; when the connection is lost before the answer, sends the same once more,
- * waiting for the daemon to listen again at most `withinMs`.
- */
-async function sendAgainWhenLost<Result>(
-  send: () => Promise<Result>,
-  withinMs: number,
-): Promise<Result> {
-  const end = performance.now() + withinMs;
-  let resent = false;
-  for (let wait = RESEND_PAUSE_MS; ; wait *= 2) {
-    try {
-      return await send();
-    } catch (error) {
-      const reason = unreachableReason(error);
-      const mayResend = reason === 'lost' ? !resent : resent && reason === 'absent';
-      if (!mayResend || performance.now() + wait > end) throw error;
-      resent = true;
-      await pause(wait);
-    }
-  }
 }
 
 async function* pageThrough(

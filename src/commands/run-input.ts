@@ -1,9 +1,11 @@
 /** The command line of `outlive run`, as the request it stands for. */
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
 import type { LostPolicy } from '../domain/resume.ts';
+import type { ToolPolicyInput } from '../domain/tool-policy-schema.ts';
 import { parseDuration } from './duration.ts';
 import { readPrompt } from './prompt.ts';
 
@@ -27,6 +29,7 @@ export interface RunOptions {
   readonly queue?: boolean;
   readonly exclusive?: boolean;
   readonly onLost?: LostPolicy;
+  readonly toolPolicy?: string;
   readonly lease?: readonly string[];
   readonly dryRun?: boolean;
   readonly detach?: boolean;
@@ -65,6 +68,9 @@ export async function buildRequest(
             readStdin: caller.readStdin,
           }),
           ...(options.model === undefined ? {} : { model: options.model }),
+          ...(options.toolPolicy === undefined
+            ? {}
+            : { toolPolicy: readPolicy(options.toolPolicy) }),
         };
   refuseBadFields(request);
   return request;
@@ -85,6 +91,24 @@ function commonFields(options: RunOptions, caller: Caller) {
     ...providerFields(options),
     ...resourceFields(options, caller),
   };
+}
+
+/** The JSON of a policy, in a file or as it is. */
+function readPolicy(given: string): ToolPolicyInput {
+  const text = given.trimStart().startsWith('{') ? given : readText(given);
+  try {
+    return JSON.parse(text) as ToolPolicyInput;
+  } catch (error) {
+    throw usage(`--tool-policy is not valid JSON: ${(error as Error).message}.`);
+  }
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw usage(`--tool-policy cannot be read: ${(error as Error).message}.`);
+  }
 }
 
 /** Whose model it asks, how often when that fails, and for how much. */
@@ -171,6 +195,9 @@ function parsePriority(text: string): number {
 function commandWords(words: readonly string[], options: RunOptions): string[] {
   if (options.promptFile !== undefined) throw usage('--prompt-file is for --runner pi.');
   if (options.model !== undefined) throw usage('--model is for --runner pi.');
+  if (options.toolPolicy !== undefined) {
+    throw usage('--tool-policy is for --runner pi: nobody stands before what a command does.');
+  }
   if (words[0] !== undefined && words[0] !== '') return [...words];
   throw usage(
     'There is no command. Give it after "--": outlive run --runner command -- make test.',
@@ -191,6 +218,7 @@ const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
   leases: '--lease',
   argv: 'the command',
   prompt: 'the prompt',
+  toolPolicy: '--tool-policy',
 };
 
 /** The API would refuse the same, but the answer should name the option and need no daemon. */

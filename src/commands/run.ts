@@ -105,6 +105,7 @@ export function registerRun(program: Command, frame: Frame): void {
         'what becomes of it when its machine or user manager goes away (default: pi resume, command fail)',
       ).choices(LOST_POLICIES),
     )
+    .option('--tool-policy <file>', 'what is asked before a tool acts: JSON, or a file with it')
     .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')

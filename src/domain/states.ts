@@ -16,6 +16,7 @@ export const WORK_UNIT_EVENTS = [
   'approval_denied',
   'approval_expired',
   'approval_resume',
+  'approval_failed',
   'runner_succeeded',
   'runner_failed',
   'runner_cancelled',
@@ -122,9 +123,11 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
   waiting_for_approval: {
     approval_requested: ALREADY('waiting for an approval'),
     approval_approved: 'running',
-    // By request only: a denial goes back to the model. It fails once its process is gone.
-    approval_denied: 'cancelling',
-    approval_expired: 'cancelling',
+    // Where no process waits any more; a denial fails it by request only.
+    approval_denied: 'failed',
+    approval_expired: 'failed',
+    // The same where one does: it fails once that is gone.
+    approval_failed: 'cancelling',
     approval_resume: 'queued',
     // Its first lines may be lost with a disk: what was seen of it then proves nothing.
     never_started: 'queued',
@@ -160,7 +163,7 @@ const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
     interrupt: ALREADY('being ended'),
     approval_requested: LATE,
     approval_expired: LATE,
-    approval_denied: ALREADY('being ended'),
+    approval_failed: ALREADY('being ended'),
   },
   stale: {
     reconcile_alive: 'running',

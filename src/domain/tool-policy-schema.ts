@@ -37,3 +37,4 @@ export const toolPolicySchema = z.strictObject({
   rules: z.array(toolRuleSchema).max(100).default([]),
   otherwise: effect.default('allow'),
 });
+export type ToolPolicyInput = z.input<typeof toolPolicySchema>;

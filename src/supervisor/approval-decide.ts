@@ -7,7 +7,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { changeApproval, ledgerOf } from './approval-commits.ts';
 import { endWait } from './approval-ingest.ts';
 import type { Context } from './context.ts';
-import { failWithin } from './end.ts';
+import { failQuestion } from './end.ts';
 import type { Transaction } from './writer.ts';
 
 export interface DecisionRequest {
@@ -92,7 +92,7 @@ export function decide(context: Context, id: string, request: DecisionRequest): 
       'decided',
     );
     if (decision === 'denied' && request.fail) {
-      failWithin(context, transaction, workUnit.id, 'approval_denied', reason);
+      failQuestion(context, transaction, workUnit.id, 'approval_denied', reason);
     } else goOn(context, transaction, workUnit);
     return approvals.get(id) ?? asked;
   });
@@ -116,7 +116,7 @@ export function expireApprovals(context: Context): readonly string[] {
       const { status } = transaction.workUnit(workUnitId);
       if (status !== 'waiting_for_approval') return;
       const reason = `nobody answered approval ${id} (${row.tool}) before ${row.expiresAt}`;
-      failWithin(context, transaction, workUnitId, 'approval_expired', reason);
+      failQuestion(context, transaction, workUnitId, 'approval_expired', reason);
     });
     return workUnitId;
   });

@@ -21,12 +21,7 @@ export interface EndRequest {
 /** Failures that outlive decides while the attempt lives, and the state event of each. */
 export type FailCode = Extract<
   FailureCode,
-  | 'idle_timeout'
-  | 'heartbeat_timeout'
-  | 'tool_timeout'
-  | 'budget_exceeded'
-  | 'approval_expired'
-  | 'approval_denied'
+  'idle_timeout' | 'heartbeat_timeout' | 'tool_timeout' | 'budget_exceeded'
 >;
 
 /**
@@ -68,20 +63,6 @@ function cancelAtOnce(
   });
 }
 
-/** The same for a failure: a suspended question that expired, or was denied for good. */
-function failAtOnce(
-  transaction: Transaction,
-  workUnit: WorkUnitRow,
-  { code, reason, actor }: Extract<Intent, { kind: 'fail' }>,
-): WorkUnitRow {
-  const failure = { errorCode: code, errorMessage: reason ?? describeOutcome(code) };
-  return transaction.moveWorkUnit(workUnit, 'runner_failed', {
-    actor,
-    data: failure,
-    patch: { ...failure, endedAt: transaction.at, activeAttemptId: null, resume: null },
-  });
-}
-
 /** It wants nothing any more: what was kept free for it or had just woken it goes to the next. */
 function leaveQueue(context: Context, workUnitId: string): void {
   dropReservation(context, workUnitId);
@@ -109,7 +90,7 @@ function endWithin(
     leaveQueue(context, id);
     const code = intent.kind === 'interrupt' ? 'interrupted_by_prompt' : 'cancelled_by_request';
     return cancelAtOnce(transaction, moved, request, code);
-  } else if (intent.kind === 'fail') return failAtOnce(transaction, moved, intent);
+  }
   return transaction.workUnit(id);
 }
 
@@ -178,6 +159,31 @@ export function failWithin(
 ): WorkUnitRow {
   const request: EndRequest = { actor: 'system', reason };
   return endWithin(context, transaction, id, code, request, { kind: 'fail', code, ...request });
+}
+
+/**
+ * Fails work over a question that expired or was denied for good: once its process has ended,
+ * at once where none waits any more.
+ */
+export function failQuestion(
+  context: Context,
+  transaction: Transaction,
+  id: string,
+  code: 'approval_expired' | 'approval_denied',
+  reason: string | null,
+): WorkUnitRow {
+  const request: EndRequest = { actor: 'system', reason };
+  const workUnit = transaction.workUnit(id);
+  if (activeAttempt(transaction, workUnit) !== null) {
+    const intent: Intent = { kind: 'fail', code, ...request };
+    return endWithin(context, transaction, id, 'approval_failed', request, intent);
+  }
+  const failure = { errorCode: code, errorMessage: reason ?? describeOutcome(code) };
+  return transaction.moveWorkUnit(workUnit, code, {
+    actor: 'system',
+    data: failure,
+    patch: { ...failure, endedAt: transaction.at, activeAttemptId: null, resume: null },
+  });
 }
 
 /**

@@ -33,12 +33,13 @@ export function waitedUntil(attempt: Pick<Timed, 'waitedMs' | 'waitingSince'>, a
  */
 export function timeLeft(workUnit: WorkUnitRow, attempt: Timed, at: string): number {
   const { hardTimeoutMs } = timeoutsOf(workUnit, attempt);
-  const start = attempt.startedAt === null ? Number.NaN : Date.parse(attempt.startedAt);
+  if (attempt.startedAt === null) return hardTimeoutMs;
+  const start = Date.parse(attempt.startedAt);
   const signs = [attempt.lastEventAt, attempt.lastHeartbeatAt].flatMap((sign) =>
     sign === null ? [] : [Date.parse(sign)],
   );
   const end = Math.min(Date.parse(at), Math.max(start, ...signs));
   const waited = waitedUntil(attempt, new Date(end).toISOString());
-  const used = Number.isNaN(start) ? 0 : Math.max(0, end - start - waited);
+  const used = Math.max(0, end - start - waited);
   return Math.min(hardTimeoutMs, Math.max(LEAST_MS, hardTimeoutMs - used));
 }

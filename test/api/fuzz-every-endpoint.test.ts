@@ -12,6 +12,7 @@ import type { OpenApi, Operation } from '../../src/api/openapi.ts';
 import { createClaimer } from '../../src/supervisor/claim.ts';
 import { COMMAND, json, problem, send, start } from '../support/api-http.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig } from '../support/api-rig.ts';
+import { ask } from '../support/approvals.ts';
 import {
   type Recipe,
   type Spoiled,
@@ -39,6 +40,18 @@ function claimedAttempt(rig: Rig): string {
   return claim.attempt.id;
 }
 
+/** A question of a work unit that waits for its answer. @returns the question's id. */
+function askedQuestion(rig: Rig): string {
+  const { claim } = createClaimer(rig.inner)();
+  if (!claim) throw new Error('nothing was claimed');
+  rig.inner.writer.commit((transaction) => {
+    transaction.moveAttempt(claim.attempt, 'started');
+    const fields = { actor: 'system' } as const;
+    transaction.moveWorkUnit(claim.workUnit, 'runner_started', fields);
+  });
+  return ask(rig.inner, claim.attempt).id;
+}
+
 const NOTHING = { body: {} };
 
 const RECIPES: Readonly<Record<string, Make>> = {
@@ -51,6 +64,18 @@ const RECIPES: Readonly<Record<string, Make>> = {
   'post /work-units/{id}/retry': unit('/retry', 409, {}),
   'post /work-units/{id}/reconcile': unit('/reconcile', 200, {}),
   'get /attempts/{id}': (rig) => ({ path: `/attempts/${claimedAttempt(rig)}`, status: 200 }),
+  'get /approvals': plain('/approvals'),
+  'get /approvals/{id}': (rig) => ({ path: `/approvals/${askedQuestion(rig)}`, status: 200 }),
+  'post /approvals/{id}/approve': (rig) => ({
+    path: `/approvals/${askedQuestion(rig)}/approve`,
+    body: { reason: 'fine' },
+    status: 200,
+  }),
+  'post /approvals/{id}/deny': (rig) => ({
+    path: `/approvals/${askedQuestion(rig)}/deny`,
+    body: { reason: 'no', fail: false },
+    status: 200,
+  }),
   'get /channels': plain('/channels'),
   'get /channels/{id}': plain('/channels/lane'),
   'put /channels/{id}': plain('/channels/lane', {

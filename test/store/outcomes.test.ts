@@ -95,11 +95,13 @@ describe('every status × every outcome', () => {
           const then = after?.status ?? 'stale';
           const over = TERMINAL_STATUSES.has(then);
           const again = then === 'queued' && verdict?.outcome.kind === 'never_started';
-          expect(over || again, then).toBe(true);
-          expect(after?.endedAt === null).toBe(again);
+          // Waiting for an answer that is nowhere: a person has to look (row 222).
+          const blocked = after?.errorCode === 'approval_resume_checkpoint_missing';
+          expect(over || again || (then === 'stale' && blocked), then).toBe(true);
+          expect(after?.endedAt === null).toBe(again || blocked);
           expect(after?.errorCode === null).toBe(again || then === 'succeeded');
           // Out of the way of the next case.
-          if (again) rig.cancel(id);
+          if (again || blocked) rig.cancel(id);
         },
       ),
       { numRuns: 300 },

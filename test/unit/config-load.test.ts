@@ -67,6 +67,13 @@ describe('config.json', () => {
         day: { maxCostUsd: 20, maxTokens: 1_000 },
         kinds: { task_run: { maxCostUsd: 2.5 } },
       },
+      approvals: {
+        policy: { rules: [{ effect: 'ask', tool: 'bash' }], otherwise: 'allow' },
+        kinds: { task_run: { rules: [], otherwise: 'ask' } },
+        channels: { deploy: { rules: [], otherwise: 'deny' } },
+        expireAfterMs: 5_000,
+        suspendAfterMs: 1_000,
+      },
       admission: { minFreeMemory: 1_048_576 },
       captureBytes: 4096,
     };
@@ -85,6 +92,16 @@ describe('config.json', () => {
     ['a variable that is none', { keyVariables: ['A-B'] }, 'keyVariables.0', /variable name/],
     ['a value that is a number', { environment: { A: 1 } }, 'environment.A', /string/],
     ['a capture that is too small', { captureBytes: 1 }, 'captureBytes', /4096/],
+    [
+      'a pattern that is none',
+      {
+        approvals: {
+          policy: { rules: [{ effect: 'deny', tool: '*', argument: { pattern: '(' } }] },
+        },
+      },
+      'approvals.policy.rules.0.argument.pattern',
+      /regular expression/,
+    ],
     ['a negative age', { retention: { days: -1 } }, 'retention.days', /0\.01/],
     [
       'a budget too small',

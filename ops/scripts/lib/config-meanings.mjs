@@ -25,6 +25,14 @@ export const CONFIG_MEANINGS = {
   'spend.day.maxTokens': 'tokens the whole workspace may spend on one day',
   'spend.kinds':
     'ceilings of one work unit by its kind: `{ "task_run": { "maxCostUsd", "maxTokens" } }`',
+  'approvals.policy.rules':
+    'rules in order, the first that holds decides: `{ "effect": "allow" | "ask" | "deny", "tool", "argument"?: { "name"?, "pattern" }, "path"?: "inside" | "outside", "reason"? }`',
+  'approvals.policy.otherwise': 'what holds for a call that no rule names: allow, ask or deny',
+  'approvals.kinds': 'a policy in place of that one for work of a kind',
+  'approvals.channels': 'a policy in place of that one for work of a channel',
+  'approvals.expireAfterMs': 'how long a question stays open; then it expires and its work fails',
+  'approvals.suspendAfterMs':
+    'a run that waits for an answer for longer gives its process, leases and slots back until then',
   'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
   'retention.days': 'days after its end that work is kept whole; null for ever',
   'retention.diskBudgetBytes':
