@@ -1,6 +1,6 @@
 /** What an attempt says to a conversation that an earlier attempt of the same work began. */
 import { UNANSWERED_CODES } from '../domain/provider-retry.ts';
-import { continuationPrompt } from '../domain/resume.ts';
+import { continuationPrompt, type ResumeNote } from '../domain/resume.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from './context.ts';
@@ -8,6 +8,12 @@ import type { Context } from './context.ts';
 const GO_ON =
   'The model provider failed in the middle of this conversation; nothing else happened. ' +
   'Go on from exactly where it stands. What is done already is done: do not do it again.';
+
+/** What a person was asked about is told beside the answer, by the wrapper that acts on it. */
+function withoutAnswered(store: Context['store'], note: ResumeNote, attemptId: string): ResumeNote {
+  const answered = new Set(store.approvals.boundTo(attemptId).map(({ toolCallId }) => toolCallId));
+  return { ...note, notRun: note.notRun.filter(({ toolCallId }) => !answered.has(toolCallId)) };
+}
 
 /**
  * The words to go on with, when the attempt before this one was failed by its provider:
@@ -18,10 +24,12 @@ const GO_ON =
 export function continuationOf(
   { store }: Context,
   workUnit: WorkUnitRow,
-  attempt: Pick<AttemptRow, 'attemptNumber'>,
+  attempt: Pick<AttemptRow, 'id' | 'attemptNumber'>,
 ): string | null {
-  if (workUnit.resume)
-    return workUnit.resume.conversation ? continuationPrompt(workUnit.resume) : null;
+  if (workUnit.resume) {
+    const note = withoutAnswered(store, workUnit.resume, attempt.id);
+    return note.conversation ? continuationPrompt(note) : null;
+  }
   const before = store.attempts
     .listByWorkUnit(workUnit.id)
     .filter(({ attemptNumber }) => attemptNumber < attempt.attemptNumber)

@@ -5,6 +5,7 @@ import { unitName } from '../domain/names.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import { workUnitCell } from '../domain/states.ts';
 import { type Maker, TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
@@ -150,7 +151,20 @@ function attemptReason(context: Context, attempt: AttemptRow): AttemptReason {
   };
 }
 
-function summaryOf(workUnit: WorkUnitRow, waiting: Waiting | null, last: AttemptReason | null) {
+/** What a person is asked, and until when. */
+function waitsFor(questions: readonly ApprovalRow[]): string {
+  const asked = questions
+    .filter(({ status }) => status === 'pending')
+    .map(({ id, tool, expiresAt }) => `${tool}, until ${expiresAt} (outlive approve ${id})`);
+  return `It waits for a person: ${asked.join('; ')}.`;
+}
+
+function summaryOf(
+  workUnit: WorkUnitRow,
+  waiting: Waiting | null,
+  last: AttemptReason | null,
+  questions: readonly ApprovalRow[],
+) {
   const { status, errorCode, errorMessage } = workUnit;
   if (waiting) return `It is queued: ${waiting.reason}.`;
   const rule = last?.rule ? ` (rule ${last.rule.number}: ${last.rule.when})` : '';
@@ -159,6 +173,7 @@ function summaryOf(workUnit: WorkUnitRow, waiting: Waiting | null, last: Attempt
     return `It is ${status}${why === '' ? '' : `: ${why}`}${rule}.`;
   }
   const since = workUnit.startedAt ?? workUnit.updatedAt;
+  if (status === 'waiting_for_approval') return waitsFor(questions);
   return `It is ${status}, attempt ${workUnit.attemptCount}, since ${since}.`;
 }
 
@@ -167,12 +182,13 @@ export function explain(context: Context, workUnit: WorkUnitRow): Explained {
   const rows = context.store.attempts.listByWorkUnit(workUnit.id);
   const attempts = rows.map((attempt) => attemptReason(context, attempt));
   const waiting = waitingOf(context, workUnit);
+  const questions = context.store.approvals.open(workUnit.id);
   return {
     workUnit,
     waiting,
     attempts,
     spend: spendOfUnit(context, workUnit),
-    summary: summaryOf(workUnit, waiting, attempts.at(-1) ?? null),
+    summary: summaryOf(workUnit, waiting, attempts.at(-1) ?? null, questions),
   };
 }
 

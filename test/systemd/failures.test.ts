@@ -129,7 +129,12 @@ describe('the model provider', () => {
 describe('the daemon is killed with SIGKILL at every named point, T59 containerd#6860', () => {
   // Those of retention are in retention.test.ts, that of a shutdown is in shutdown.test.ts; the
   // claim is revoked of starts that ran nothing only, and test/chaos makes those.
-  const ELSEWHERE: readonly string[] = ['cancel_intended', 'suspended', 'claim_decided'];
+  const ELSEWHERE: readonly string[] = [
+    'approval_decided',
+    'cancel_intended',
+    'suspended',
+    'claim_decided',
+  ];
   const points = FAULT_POINTS.filter(
     (point) => !ELSEWHERE.includes(point) && !point.startsWith('gc_'),
   );

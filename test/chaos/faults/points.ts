@@ -8,6 +8,7 @@ export const POINT_PREFIX = 'point:';
 
 /** Points of work that a round has no part in, and the test that kills a daemon at each. */
 export const ELSEWHERE: Readonly<Record<string, string>> = {
+  approval_decided: 'test/systemd/approvals.test.ts',
   gc_marked: 'test/api/maintenance.test.ts',
   gc_moved: 'test/api/maintenance.test.ts',
   gc_events_dropped: 'test/api/maintenance.test.ts',
