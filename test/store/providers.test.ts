@@ -87,7 +87,7 @@ describe('work that its provider failed', () => {
     start(rig);
     const say = (attemptNumber: number): string | null => {
       const workUnit = row(rig, id);
-      return workUnit && continuationOf(rig.context, workUnit, { attemptNumber });
+      return workUnit && continuationOf(rig.context, workUnit, { id: 'none', attemptNumber });
     };
     expect(say(1), 'the first attempt').toBeNull();
     finish(rig, id, failing('provider_unavailable'));
