@@ -55,5 +55,12 @@ export function fenceRecordOf(text: string | null): FenceRecord | null {
   if (raw['kind'] !== 'end') return null;
   const result = stringOf(raw['result']) ?? '';
   const isError = raw['isError'] === true;
-  return { kind: 'end', toolCallId, tool, isError, result, durationMs: numberOf(raw['durationMs']) };
+  return {
+    kind: 'end',
+    toolCallId,
+    tool,
+    isError,
+    result,
+    durationMs: numberOf(raw['durationMs']),
+  };
 }

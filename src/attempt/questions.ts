@@ -6,7 +6,13 @@
 import type { KeyObject } from 'node:crypto';
 import { type FSWatcher, watch } from 'node:fs';
 import type { ApprovalSpec, Decision } from '../domain/decisions.ts';
-import { checkDecision, publicKeyOf, readDecision, type Subject, sha256 } from './decision-files.ts';
+import {
+  checkDecision,
+  publicKeyOf,
+  readDecision,
+  type Subject,
+  sha256,
+} from './decision-files.ts';
 import type { Emit } from './event-data.ts';
 
 const LOOK_EVERY_MS = 5_000;
@@ -29,11 +35,7 @@ export class Questions {
   #timer: NodeJS.Timeout | null = null;
 
   /** Reads the key. Throws when it is none. */
-  constructor(
-    spec: Pick<ApprovalSpec, 'decisions' | 'publicKey'>,
-    attemptId: string,
-    emit: Emit,
-  ) {
+  constructor(spec: Pick<ApprovalSpec, 'decisions' | 'publicKey'>, attemptId: string, emit: Emit) {
     this.#spec = spec;
     this.#attemptId = attemptId;
     this.#emit = emit;
