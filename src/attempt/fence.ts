@@ -146,6 +146,7 @@ export class Fence {
   }
 
   #reply(id: string | null, answer: object): void {
+    if (id === null) return;
     this.#send({ type: 'extension_ui_response', id, value: JSON.stringify(answer) });
   }
 

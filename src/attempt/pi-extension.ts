@@ -54,6 +54,12 @@ interface Call {
   readonly cwd: string;
 }
 
+interface Ended extends Omit<Call, 'arguments' | 'cwd'> {
+  readonly isError: boolean;
+  readonly content: unknown;
+  readonly durationMs: number | null;
+}
+
 const MAKERS: Readonly<Record<string, (cwd: string, pi: ExtensionAPI) => AnyTool>> = {
   bash: bashTool,
   edit: (cwd) => createEditToolDefinition(cwd),
@@ -81,8 +87,9 @@ export default function fence(pi: ExtensionAPI): void {
     foreign.add(toolCallId);
     return undefined;
   });
-  pi.on('tool_result', async ({ toolCallId, toolName, content, isError }, { ui }) => {
-    if (foreign.delete(toolCallId)) await end(ui, toolCallId, toolName, isError, content, null);
+  pi.on('tool_result', async ({ toolCallId, toolName, content, isError }, { ui, signal }) => {
+    if (!foreign.delete(toolCallId)) return;
+    await end(ui, { toolCallId, tool: toolName, isError, content, durationMs: null }, signal);
   });
 }
 
@@ -128,8 +135,10 @@ function fenced(name: string, pi: ExtensionAPI): AnyTool {
       const refusal = await begin(ui, call, signal, false);
       if (refusal !== null) throw new Error(refusal);
       const began = performance.now();
-      const tell = (isError: boolean, content: unknown): Promise<void> =>
-        end(ui, toolCallId, name, isError, content, Math.round(performance.now() - began));
+      const tell = (isError: boolean, content: unknown): Promise<void> => {
+        const durationMs = Math.round(performance.now() - began);
+        return end(ui, { toolCallId, tool: name, isError, content, durationMs }, signal);
+      };
       try {
         const result = await make(cwd, pi).execute(toolCallId, given, signal, onUpdate, context);
         await tell(result.isError === true, result.content);
@@ -160,19 +169,17 @@ async function begin(
   return answer.go === true ? null : (answer.refused ?? 'Not run: outlive refused it');
 }
 
-/** Waits until the end is on the disk. Not given up by an abort: it has happened. */
-async function end(
-  ui: Ui,
-  toolCallId: string,
-  tool: string,
-  isError: boolean,
-  content: unknown,
-  durationMs: number | null,
-): Promise<void> {
+/**
+ * Waits until the end is on the disk; after an abort it only tells of it. Then the run is over, or
+ * there is no wrapper any more, and the result must still get into the conversation.
+ */
+async function end(ui: Ui, ended: Ended, signal: AbortSignal | undefined): Promise<void> {
+  const { content, ...facts } = ended;
   const parts = Array.isArray(content) ? (content as { text?: unknown }[]) : [];
   const result = parts.map(({ text }) => (typeof text === 'string' ? text : '')).join('');
-  const record = { kind: 'end', toolCallId, tool, isError, result, durationMs };
-  await ui.input(FENCE + JSON.stringify(record));
+  const record = FENCE + JSON.stringify({ kind: 'end', ...facts, result });
+  if (signal?.aborted) ui.notify(record, 'info');
+  else await ui.input(record, undefined, signal === undefined ? {} : { signal });
 }
 
 /** As Pi makes its own, from the person's settings, and in the nest where there is one. */
