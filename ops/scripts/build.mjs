@@ -30,6 +30,8 @@ await esbuild.build({
   entryPoints: [at('src/attempt/main.ts'), at('src/attempt/pi-extension.ts')],
   outdir: at('dist.new/attempt'),
   bundle: true,
+  // Pi gives its extensions its own copy.
+  external: ['@earendil-works/pi-coding-agent'],
   platform: 'node',
   format: 'esm',
   target: 'node22',

@@ -47,6 +47,7 @@ export class Attempt {
   readonly #redact: Redact;
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
+  #look: () => void = () => {};
   #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
 
   /** Opens the spool, durably. Throws when that fails: then nothing may run. */
@@ -147,6 +148,7 @@ export class Attempt {
         return { v, type: 'heartbeat', ts, spoolBytes: spoolBytes(), live: this.#live };
       },
       onAbort: (reason, graceMs) => this.#abort(reason, graceMs),
+      onLook: () => this.#look(),
       onUnavailable: (why) => this.#withoutControl(why),
     });
   }
@@ -194,6 +196,9 @@ export class Attempt {
       },
       stop: this.#stop,
       redact: this.#redact,
+      onLook: (look) => {
+        this.#look = look;
+      },
       nest: null,
       warn,
     };

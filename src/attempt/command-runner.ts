@@ -87,7 +87,7 @@ async function untilEnd({ stop }: RunnerContext, program: Program): Promise<Prog
 }
 
 /** SIGTERM to the group, SIGKILL when the grace is over. */
-async function stopCommand(program: Program, graceMs: number): Promise<ProgramEnd> {
+export async function stopCommand(program: Program, graceMs: number): Promise<ProgramEnd> {
   const budget = new Budget(graceMs);
   program.killGroup('SIGTERM');
   let end = await within(program.ended, budget.until(1));

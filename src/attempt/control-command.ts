@@ -25,7 +25,8 @@ export function parseCommand(line: string): Command {
   if (!isKnownVersion(v)) return bad(`v is not ${KNOWN_VERSIONS}`);
   if (id === null) return bad('id is not a text');
   if (raw['type'] === 'ping') return { v, type: 'ping', id };
-  if (raw['type'] !== 'abort') return bad(`type is neither ping nor abort`);
+  if (raw['type'] === 'look') return { v, type: 'look', id };
+  if (raw['type'] !== 'abort') return bad(`type is none of ping, look, abort`);
   const reason = REASONS.find((known) => known === raw['reason']);
   if (reason === undefined) return bad(`reason is none of ${REASONS.join(', ')}`);
   const graceMs = raw['graceMs'];

@@ -1,7 +1,7 @@
 /**
- * The control socket: heartbeats out, `ping` and `abort` in, one JSON object per
+ * The control socket: heartbeats out, `ping`, `abort` and `look` in, one JSON object per
  * line. Clients come and go (a daemon restarts); none of them can hurt the run but
- * by aborting it. Approvals never come this way.
+ * by aborting it. Decisions never come this way, only the hint that there may be some.
  */
 import { rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -28,6 +28,7 @@ export interface ControlOptions {
   readonly hello: () => Hello;
   readonly heartbeat: () => Heartbeat;
   readonly onAbort: (reason: AbortReason, graceMs: number) => void;
+  readonly onLook: () => void;
   /** Why nobody can connect: the run goes on without a control socket. */
   readonly onUnavailable: (why: string) => void;
 }
@@ -110,6 +111,7 @@ export class ControlServer {
       return;
     }
     if (command.type === 'abort') this.#options.onAbort(command.reason, command.graceMs);
+    if (command.type === 'look') this.#options.onLook();
     this.#send(client, { v: CONTROL_VERSION, type: 'done', id: command.id });
   }
 

@@ -64,7 +64,8 @@ export interface ProgressData {
     | 'tool_call_stream'
     | 'output_dropped'
     | 'output_held'
-    | 'control_unavailable';
+    | 'control_unavailable'
+    | 'decision_ignored';
   /** The sentence a person reads. */
   readonly message: string;
   readonly [detail: string]: unknown;
@@ -154,5 +155,8 @@ export interface EventData {
   readonly 'runner.finished': LastWord;
 }
 
-/** Writes one event; what it returns is durable only if the type demands it (see spool-writer.ts). */
-export type Emit = <Type extends keyof EventData>(type: Type, data: EventData[Type]) => void;
+/**
+ * Writes one event, durably if it demands that (see spool-writer.ts). False when it was not
+ * written: what it was to announce must not happen.
+ */
+export type Emit = <Type extends keyof EventData>(type: Type, data: EventData[Type]) => boolean;

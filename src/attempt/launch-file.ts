@@ -10,16 +10,10 @@ import {
   type RunCeiling,
 } from '../domain/attempt-files.ts';
 import type { TimeoutPolicy } from '../domain/work-unit.ts';
+import { FieldReader, LaunchFileError } from './field-reader.ts';
 import { errorCode } from './files.ts';
 import { isObject, type JsonObject, numberOf, objectOf, parseJson } from './json.ts';
-
-/** launch.json cannot be used; the message is a sentence for the journal. */
-export class LaunchFileError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'LaunchFileError';
-  }
-}
+import { readApprovals } from './launch-approvals.ts';
 
 /**
  * The launch file of an attempt directory. `nonce` is OUTLIVE_NONCE of the unit:
@@ -77,7 +71,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     controlSocket: read.absolutePath('controlSocket'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
-    approvals: null,
+    approvals: readApprovals(raw['approvals'], file),
   };
 }
 
@@ -117,64 +111,4 @@ function readTimeouts(read: FieldReader): TimeoutPolicy {
     cancelGraceMs: read.count('cancelGraceMs'),
     toolTimeoutMs: read.count('toolTimeoutMs'),
   };
-}
-
-/** Takes typed fields out of an object, or says which one is wrong. */
-class FieldReader {
-  readonly where: string;
-  readonly #fields: JsonObject;
-
-  constructor(fields: JsonObject, where: string) {
-    this.#fields = fields;
-    this.where = where;
-  }
-
-  text(name: string): string {
-    const value = this.#fields[name];
-    return typeof value === 'string' && value !== '' ? value : this.#refuse(name, 'a text');
-  }
-
-  /** Absent in files of a daemon before this one. */
-  textIfAny(name: string): string | null {
-    return this.#fields[name] === undefined ? null : this.optionalText(name);
-  }
-
-  optionalText(name: string): string | null {
-    return this.#fields[name] === null ? null : this.text(name);
-  }
-
-  absolutePath(name: string): string {
-    const value = this.text(name);
-    return path.isAbsolute(value) ? value : this.#refuse(name, 'an absolute path');
-  }
-
-  count(name: string): number {
-    const value = this.#fields[name];
-    if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value;
-    return this.#refuse(name, 'a whole number');
-  }
-
-  list(name: string): readonly string[] {
-    const value = this.#fields[name];
-    if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value;
-    return this.#refuse(name, 'a list of texts');
-  }
-
-  filledList(name: string): readonly string[] {
-    const value = this.list(name);
-    return value[0] ? value : this.#refuse(name, 'a list that begins with a program');
-  }
-
-  texts(name: string): Readonly<Record<string, string>> {
-    const value = this.#fields[name];
-    if (!isObject(value)) return this.#refuse(name, 'an object of texts');
-    const entries = Object.entries(value).map(([key, item]): [string, string] =>
-      typeof item === 'string' ? [key, item] : this.#refuse(`${name}.${key}`, 'a text'),
-    );
-    return Object.fromEntries(entries);
-  }
-
-  #refuse(name: string, wanted: string): never {
-    throw new LaunchFileError(`${this.where}: ${name} is not ${wanted}`);
-  }
 }

@@ -1,6 +1,7 @@
 /** Pi's events that become a `progress` line, and the dialogs of its extensions. */
 import { cutMiddle } from './bounded-text.ts';
 import type { ProgressData } from './event-data.ts';
+import { fenceRecordOf } from './fence-record.ts';
 import { type JsonObject, numberOf, objectOf, parseJson, stringOf } from './json.ts';
 import type { PiOutput } from './pi-output.ts';
 import { ANSWER_NOTICE } from './retry-after.ts';
@@ -77,14 +78,17 @@ function compactionEnd(event: JsonObject): ProgressData {
 const DIALOGS: ReadonlySet<unknown> = new Set(['select', 'confirm', 'input', 'editor']);
 
 /**
- * An extension's dialog is answered at once with "no": nobody is asked yet, and a
- * question without an answer would wait until the deadline.
+ * An extension's dialog is answered at once with "no": only calls of tools are asked about, and
+ * a question without an answer would wait until the deadline. What our own extension asks goes to
+ * the fence.
  */
 export function dialogOf(event: JsonObject): PiOutput[] {
   const id = stringOf(event['id']) ?? '';
   const method = stringOf(event['method']) ?? '';
   const title = short(event['title']);
   const said = stringOf(event['message']) ?? '';
+  const record = fenceRecordOf(method === 'input' ? stringOf(event['title']) : said);
+  if (record !== null) return [{ kind: 'fence', id: method === 'input' ? id : null, record }];
   if (method === 'notify' && said.startsWith(ANSWER_NOTICE)) {
     const answer = objectOf(parseJson(said.slice(ANSWER_NOTICE.length)));
     return [{ kind: 'failed_answer', headers: objectOf(answer['headers']) }];

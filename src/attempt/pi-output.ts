@@ -1,5 +1,6 @@
 /** What an event of Pi means to us. Types only. */
 import type { EventData, MessageEnd, ProgressData } from './event-data.ts';
+import type { FenceRecord } from './fence-record.ts';
 import type { JsonObject } from './json.ts';
 
 export type TextKind = 'agent.message' | 'agent.thought';
@@ -35,4 +36,6 @@ export type PiOutput =
       readonly answer: JsonObject;
       readonly data: ProgressData;
     }
+  /** Our extension asks, or tells; `id` of the question, null where none waits. */
+  | { readonly kind: 'fence'; readonly id: string | null; readonly record: FenceRecord }
   | { readonly kind: 'settled'; readonly aborted: boolean };

@@ -1,6 +1,8 @@
 /** Writes down what Pi does: events in their order, live figures, and what the verdict needs. */
 import { DeltaCoalescer } from './delta-coalescer.ts';
 import type { EventData, MessageUsage, TextPiece } from './event-data.ts';
+import { Fence } from './fence.ts';
+import type { GrantBook } from './grants.ts';
 import { type JsonObject, objectOf } from './json.ts';
 import { PiEvents } from './pi-events.ts';
 import type { PiOutput, TextKind } from './pi-output.ts';
@@ -24,7 +26,7 @@ export class PiRecorder {
   readonly #text: DeltaCoalescer;
   readonly #clean: RedactedStream;
   readonly #updates: ToolUpdates;
-  readonly #openCalls = new Map<string, string>();
+  readonly #openCalls = new Map<string, EventData['tool.start']>();
   #key = NO_KEY;
   #replace = false;
   #lastEmit = performance.now();
@@ -32,6 +34,7 @@ export class PiRecorder {
 
   /** Settles with Pi's `agent_settled`; the value tells whether it was aborted. */
   readonly settled: Promise<boolean>;
+  readonly fence: Fence;
   last: LastMessage | null = null;
   /** Text of the last message that had any. */
   lastText = '';
@@ -41,12 +44,13 @@ export class PiRecorder {
   resetAt: number | null = null;
 
   /** `answer` sends a record to Pi. */
-  constructor(context: RunnerContext, answer: (record: JsonObject) => void) {
+  constructor(context: RunnerContext, answer: (record: JsonObject) => void, grants: GrantBook) {
     this.#context = context;
     this.#answer = answer;
     this.#clean = new RedactedStream(context.redact);
     this.#text = new DeltaCoalescer({ ...PIECE, emit: (delta) => this.#piece(delta) });
     this.#updates = new ToolUpdates((data) => this.#emit('tool.update', data));
+    this.fence = new Fence(context, (type, data) => this.#fenced(type, data), answer, grants);
     this.settled = new Promise((resolve) => {
       this.#settle = resolve;
     });
@@ -56,10 +60,16 @@ export class PiRecorder {
     for (const output of this.#events.next(this.#redacted(event))) this.#record(output);
   }
 
+  /** What a tool that the wrapper runs itself has printed so far, or its tail. */
+  printed(toolCallId: string, tool: string, text: string): void {
+    this.#updates.snapshot(toolCallId, tool, this.#context.redact(text));
+  }
+
   /** Writes what still waits and stops all timers. */
   finish(): void {
     this.#endText();
     this.#updates.dispose();
+    this.fence.dispose();
   }
 
   /** What tools say is cut to size later: a secret must be gone before. Messages come in deltas. */
@@ -97,6 +107,9 @@ export class PiRecorder {
       case 'dialog':
         this.#answer(output.answer);
         this.#emit('progress', output.data);
+        break;
+      case 'fence':
+        this.fence.take(output.id, output.record);
         break;
       case 'settled':
         this.#settle(output.aborted);
@@ -154,20 +167,22 @@ export class PiRecorder {
   }
 
   #toolStart(data: EventData['tool.start']): void {
-    this.#openCalls.set(data.toolCallId, data.tool);
+    this.#openCalls.set(data.toolCallId, data);
     this.#tellCurrentTool();
-    this.#emit('tool.start', data);
+    if (!this.fence.writes(data.tool)) this.#emit('tool.start', data);
   }
 
   #toolEnd(data: EventData['tool.end']): void {
+    const started = this.#openCalls.get(data.toolCallId);
     this.#updates.end(data.toolCallId);
     this.#openCalls.delete(data.toolCallId);
     this.#tellCurrentTool();
-    this.#emit('tool.end', data);
+    if (this.fence.writes(data.tool)) this.fence.piEnded(data, started?.arguments ?? null);
+    else this.#emit('tool.end', data);
   }
 
   #tellCurrentTool(): void {
-    this.#context.live({ currentTool: [...this.#openCalls.values()].at(-1) ?? null });
+    this.#context.live({ currentTool: [...this.#openCalls.values()].at(-1)?.tool ?? null });
   }
 
   #writingCall(tool: string, bytes: number): void {
@@ -176,15 +191,21 @@ export class PiRecorder {
     this.#emit('progress', { kind: 'tool_call_stream', message, tool, bytes });
   }
 
-  /** Whatever comes after text is written after it. */
-  #emit<Type extends keyof EventData>(type: Type, data: EventData[Type]): void {
-    this.#text.flush();
-    this.#write(type, data);
+  /** Nothing of a tool's output comes after its end. */
+  #fenced<Type extends keyof EventData>(type: Type, data: EventData[Type]): boolean {
+    if (type === 'tool.end') this.#updates.end((data as EventData['tool.end']).toolCallId);
+    return this.#emit(type, data);
   }
 
-  #write<Type extends keyof EventData>(type: Type, data: EventData[Type]): void {
+  /** Whatever comes after text is written after it. */
+  #emit<Type extends keyof EventData>(type: Type, data: EventData[Type]): boolean {
+    this.#text.flush();
+    return this.#write(type, data);
+  }
+
+  #write<Type extends keyof EventData>(type: Type, data: EventData[Type]): boolean {
     this.#lastEmit = performance.now();
-    this.#context.emit(type, data);
+    return this.#context.emit(type, data);
   }
 }
 

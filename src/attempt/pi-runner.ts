@@ -6,7 +6,11 @@ import { fileURLToPath } from 'node:url';
 import { ATTEMPT_FILES, type PiRunnerSpec } from '../domain/attempt-files.ts';
 import type { Usage } from '../domain/spool.ts';
 import { Capture } from './capture.ts';
-import { errorCode, makeDirectory } from './files.ts';
+import { within } from './clock.ts';
+import type { Fence } from './fence.ts';
+import { makeDirectory } from './files.ts';
+import { runGrants } from './grant-command.ts';
+import { GrantBook, type GrantResult } from './grants.ts';
 import { type JsonObject, numberOf, objectOf, stringOf } from './json.ts';
 import { abortPi, closePi } from './pi-end.ts';
 import { usageOf } from './pi-events.ts';
@@ -74,6 +78,9 @@ class PiRun {
   readonly #stderr: Capture;
   readonly #rpc: PiRpc;
   readonly #recorder: PiRecorder;
+  readonly #grants: GrantBook;
+  /** Settles when no command of a grant runs any more. */
+  #granted: Promise<readonly GrantResult[]> = Promise.resolve([]);
   #before = NOTHING_SPENT;
   #after: Spent | null = null;
   #stage: 'starting' | 'idle' | 'running' = 'starting';
@@ -91,9 +98,12 @@ class PiRun {
     };
     this.#stdout = capture(ATTEMPT_FILES.stdout, 0);
     this.#stderr = capture(ATTEMPT_FILES.stderr, Math.floor(launch.captureBytes / 2));
-    this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record));
+    this.#grants = new GrantBook(launch.approvals);
+    this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record), this.#grants);
+    const { fence } = this.#recorder;
+    context.onLook(() => fence.look());
     this.#rpc = new PiRpc({
-      argv: piArguments(spec, placeExtension(path.dirname(launch.controlSocket), warn)),
+      argv: piArguments(spec, placeExtension(context, fence)),
       cwd: launch.cwd,
       umask: launch.umask,
       environment: context.environment,
@@ -112,7 +122,7 @@ class PiRun {
     });
     const first = await Promise.race([this.#work(), broken, stop.turned]);
     if ('by' in first) {
-      const end = await this.#abort(first.graceMs);
+      const [end] = await Promise.all([this.#abort(first.graceMs), this.#granted]);
       return failure(first.code ?? 'aborted', first.message, this.#facts(end));
     }
     const end = await closePi(this.#rpc);
@@ -137,12 +147,13 @@ class PiRun {
   async #work(): Promise<RunnerResult> {
     const state = await this.#rpc.request('get_state', {}, READY_MS);
     if (state.kind !== 'ok') return this.#notReady(state);
+    const unfenced = await this.#unfenced();
+    if (unfenced !== null) return failure('runner_error', unfenced);
     this.#before = (await this.#spent(QUESTION_MS)) ?? NOTHING_SPENT;
     this.#stage = 'idle';
     this.#started(objectOf(state.data));
-    const { prompt: first, continuation } = this.#spec;
-    const isBegun = continuation !== null && this.#before.prompts > 0;
-    const prompt = { message: isBegun ? continuation : first };
+    const prompt = { message: await this.#promptText() };
+    if (this.#context.stop.request !== null) return this.#gone();
     this.#stage = 'running';
     // Unbounded: an extension may work on the prompt first. The hard deadline holds.
     const accepted = await this.#rpc.request('prompt', prompt, null);
@@ -154,6 +165,27 @@ class PiRun {
       return success({ text: '' });
     }
     return this.#settle();
+  }
+
+  /** Why nothing may be prompted: what acts would not be seen. Null when the fence stands. */
+  async #unfenced(): Promise<string | null> {
+    const tools = await within(this.#recorder.fence.ready, QUESTION_MS);
+    if (tools === 'late') return "Pi runs without outlive's extension, so what it does is not seen";
+    const missing = this.#recorder.fence.fenced.filter((tool) => !tools.includes(tool));
+    if (missing.length === 0) return null;
+    return `Another extension has replaced ${missing.join(', ')} of Pi, so what it does is not seen`;
+  }
+
+  /** Runs what was approved meanwhile; the text tells of it. */
+  async #promptText(): Promise<string> {
+    const { prompt, continuation } = this.#spec;
+    const isBegun = continuation !== null && this.#before.prompts > 0;
+    const { fence } = this.#recorder;
+    this.#granted = runGrants(this.#context, fence, this.#grants.toRun, (grant, text) =>
+      this.#recorder.printed(grant.toolCallId, grant.tool, text),
+    );
+    const told = this.#grants.paragraph(await this.#granted);
+    return [isBegun ? continuation : prompt, told].filter((part) => part !== '').join('\n\n');
   }
 
   async #settle(): Promise<RunnerResult> {
@@ -250,18 +282,16 @@ class PiRun {
 
 /**
  * Gives Pi a copy of its own, swept with the runtime files: Pi reads it after a deploy may
- * have taken ours away. A run goes on without it; then no header tells when to try again.
+ * have taken ours away. Throws where it cannot be written: nothing may run without the fence.
  */
-function placeExtension(directory: string, warn: (sentence: string) => void): string | null {
+function placeExtension({ launch, nest }: RunnerContext, { fenced, plain }: Fence): string {
+  const directory = path.dirname(launch.controlSocket);
   const file = path.join(directory, EXTENSION_NAME);
-  try {
-    makeDirectory(directory);
-    writeFileSync(file, EXTENSION, { mode: 0o600 });
-    return file;
-  } catch (error) {
-    warn(`Pi runs without our extension: ${errorCode(error)}`);
-    return null;
-  }
+  const settings = JSON.stringify({ file, fenced, plain, enter: nest?.enter ?? null });
+  const text = EXTENSION.replace(/(['"])__OUTLIVE_SETTINGS__\1/, () => JSON.stringify(settings));
+  makeDirectory(directory);
+  writeFileSync(file, text, { mode: 0o600 });
+  return file;
 }
 
 /** Pi's command line. The prompt is never in it, nor is anything secret. */

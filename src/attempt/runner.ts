@@ -24,6 +24,8 @@ export interface RunnerContext {
   readonly live: (change: Partial<LiveState>) => void;
   readonly stop: StopSwitch;
   readonly redact: Redact;
+  /** Says whom to tell that a decision may lie in the decisions directory. */
+  readonly onLook: (look: () => void) => void;
   /** The nest that every command of the model enters; null where there is none. */
   readonly nest: RunnerNest | null;
   /** Says a sentence to the journal. */

@@ -29,6 +29,10 @@ const DURABLE: ReadonlySet<keyof EventData> = new Set([
   'runner.finished',
 ]);
 
+/** A fenced call's start comes before the act, its end before the model hears of it. */
+const isDurable = (type: keyof EventData, data: object): boolean =>
+  DURABLE.has(type) || ('fenced' in data && data.fenced === true);
+
 export interface SpoolOptions {
   readonly redact: Redact;
   /** Called once, with the first failed write. */
@@ -58,15 +62,16 @@ export class SpoolWriter {
     return this.#bytes;
   }
 
-  /** Appends one event; silently nothing after a failed write, of which onBroken was told. */
+  /** Appends one event; nothing, and false, after a failed write, of which onBroken was told. */
   readonly append: Emit = (type, data) => {
-    if (this.#broken) return;
+    if (this.#broken) return false;
     try {
       this.#write(type, data);
     } catch (error) {
       this.#broken = true;
       this.#options.onBroken(error);
     }
+    return !this.#broken;
   };
 
   /** Appends the last word, also on a disk that is full: the reserve makes room. False when it failed. */
@@ -106,7 +111,7 @@ export class SpoolWriter {
     this.#torn = 0;
     this.#bytes += line.length;
     this.#lines += 1;
-    if (DURABLE.has(type)) fsyncSync(this.#fd);
+    if (isDurable(type, data)) fsyncSync(this.#fd);
   }
 
   #cutTorn(): void {

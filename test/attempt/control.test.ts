@@ -63,7 +63,7 @@ test('ping is answered; what is no command is answered with the reason and the r
   expect(client.messages.slice(2)).toEqual([
     { v: 1, type: 'done', id: 'p1' },
     { v: 1, type: 'error', id: null, message: 'not a JSON object' },
-    { v: 1, type: 'error', id: 'a1', message: 'type is neither ping nor abort' },
+    { v: 1, type: 'error', id: 'a1', message: 'type is none of ping, look, abort' },
     {
       v: 1,
       type: 'error',

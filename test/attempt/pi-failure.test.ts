@@ -120,6 +120,7 @@ const standIn = (body: string): readonly string[] => [
   `let rest = ''; process.stdin.on('data', (d) => { rest += d; const l = rest.split('\\n'); rest = l.pop(); l.map((x) => JSON.parse(x)).forEach(take); });
    const say = (o) => process.stdout.write(JSON.stringify(o) + '\\n');
    const ok = (c, data) => say({ id: c.id, type: 'response', command: c.type, success: true, data });
+   say({ type: 'extension_ui_request', id: 'r', method: 'notify', message: 'outlive:fence {"kind":"ready","tools":["bash","edit","write"]}' });
    function take(c) { ${body} }`,
   '--',
 ];

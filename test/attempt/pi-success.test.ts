@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -51,6 +52,8 @@ test('a run with a thought, a tool call and an answer: events, last word, tokens
     isError: false,
     result: 'a\nb\n',
     durationMs: expect.any(Number),
+    fenced: true,
+    digest: createHash('sha256').update('a\nb\n').digest('hex'),
   });
   const asked = model.requests().map((request) => request.usage);
   const total = asked.reduce((sum, usage) => sum + (usage?.total_tokens ?? 0), 0);

@@ -4,8 +4,9 @@ import path from 'node:path';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { parseCommand } from '../../src/attempt/control-command.ts';
 import { armDeadline, planDeadline, processAge } from '../../src/attempt/deadline.ts';
+import { LaunchFileError } from '../../src/attempt/field-reader.ts';
 import { lastWord } from '../../src/attempt/last-word.ts';
-import { LaunchFileError, parseLaunchFile } from '../../src/attempt/launch-file.ts';
+import { parseLaunchFile } from '../../src/attempt/launch-file.ts';
 import { readLeftovers } from '../../src/attempt/leftovers.ts';
 import { runPi } from '../../src/attempt/pi-runner.ts';
 import { redactor } from '../../src/attempt/redact.ts';
@@ -166,15 +167,16 @@ const LAUNCH = {
   controlSocket: '/c.sock',
   captureBytes: 10,
   umask: 0o022,
+  approvals: null,
 };
 
 test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation and no ceiling has none', () => {
+test('a launch file of a daemon that knew no continuation, ceiling and approvals has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
-  const { ceiling: _ceiling, ...older } = { ...LAUNCH, runner };
+  const { ceiling: _ceiling, approvals: _approvals, ...older } = { ...LAUNCH, runner };
   const ceiling = { microUsd: null, tokens: null };
   expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
@@ -224,7 +226,9 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     launch,
     attemptDirectory: directory,
     environment: {},
-    emit: () => {},
+    emit: () => true,
+    onLook: () => {},
+    nest: null,
     live: () => {},
     stop: new StopSwitch(),
     redact: redactor({}),

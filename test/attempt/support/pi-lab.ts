@@ -22,7 +22,7 @@ export interface PiLab {
   useModelOf(other: PiLab): Promise<void>;
 }
 
-interface SessionMessage {
+export interface SessionMessage {
   readonly role: string;
   readonly stopReason?: string;
   readonly content: unknown;
@@ -77,7 +77,8 @@ export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
   };
 }
 
-async function readMessages(file: string): Promise<readonly SessionMessage[]> {
+/** Messages of a session file of Pi's, in order. */
+export async function readMessages(file: string): Promise<readonly SessionMessage[]> {
   const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line !== '');
   return lines
     .map((line): { type: string; message: SessionMessage } => JSON.parse(line))
