@@ -54,7 +54,7 @@ function holds(rule: ToolRule, call: Call, isInside: IsInside): boolean {
 }
 
 function isFound({ name, pattern }: NonNullable<ToolRule['argument']>, given: unknown): boolean {
-  const regex = new RegExp(pattern);
+  const regex = new RegExp(pattern, 'u');
   return textsOf(name === undefined ? given : named(given, name)).some((text) => regex.test(text));
 }
 

@@ -68,8 +68,16 @@ async function question(workUnit: WorkUnitView, nth = 1): Promise<ApprovalView> 
   return first;
 }
 
-/** What the model was told as the result of its call, or by a user, in its last request. */
-const toldModel = (): string => JSON.stringify(rig.model.requests().at(-1));
+const suspended = (workUnit: WorkUnitView) =>
+  rig.waitForEvent(
+    workUnit.id,
+    ({ type, data }) => type === 'approval.changed' && data['cause'] === 'suspended:approval_wait',
+    'the suspension',
+  );
+
+/** The conversation as Pi keeps it: all that the model was told. */
+const conversation = (workUnit: WorkUnitView): string =>
+  readFileSync(path.join(rig.config.directories.sessions, workUnit.id, 'session.jsonl'), 'utf8');
 
 describe('row 128: a person is asked before bash acts', () => {
   it('ask → daemon killed → approve exits 4 and changes nothing → restart → the same approve acts once', async () => {
@@ -118,7 +126,7 @@ describe('row 128: a person is asked before bash acts', () => {
     const { workUnit: ended } = await rig.outcome(workUnit.id);
     expect(ended.status).toBe('succeeded');
     expect(effects()).toBe('');
-    expect(toldModel()).toContain('use the staging host');
+    expect(conversation(ended)).toContain('use the staging host');
     expect(await rig.client.getApproval(asked.id)).toMatchObject({
       status: 'denied',
       decisionReason: 'use the staging host',
@@ -146,12 +154,7 @@ describe('the attempt that asked is gone', () => {
     await kill(first);
     await cutPower(workUnit);
     await rig.startDaemon();
-    await rig.waitForEvent(
-      workUnit.id,
-      ({ type, data }) =>
-        type === 'approval.changed' && data['cause'] === 'suspended:approval_wait',
-      'the suspension',
-    );
+    await suspended(workUnit);
     const waiting = await rig.client.getWorkUnit(workUnit.id);
     expect(waiting).toMatchObject({ status: 'waiting_for_approval', activeAttemptId: null });
     expect((await rig.client.leases()).items).toEqual([]);
@@ -162,7 +165,7 @@ describe('the attempt that asked is gone', () => {
     const starts = events.filter(({ type }) => type === 'tool.start');
     expect(starts.map(({ data }) => data['approvalId'])).toEqual([asked.id]);
     expect((await rig.client.getApproval(asked.id)).checkpoint).toBe('resumed');
-    expect(toldModel()).toContain('approved');
+    expect(conversation(ended)).toContain('It has run now');
     expect(rig.model.violations()).toEqual([]);
     await rig.unitsAreGone();
   });
@@ -244,7 +247,7 @@ describe('the attempt that asked is gone', () => {
     expect(effects()).toBe('once\n');
   });
 
-  it('a hard deadline that strikes with the question open suspends, and the rest of the time is left', async () => {
+  it('a deadline that comes near with the question open suspends, and the next attempt has what was left', async () => {
     await rig.startDaemon();
     const workUnit = await rig.submit({
       prompt: script('bash echo once >> effects', 'say Done'),
@@ -252,16 +255,30 @@ describe('the attempt that asked is gone', () => {
       timeoutPolicy: { hardTimeoutMs: 20_000, cancelGraceMs: 2_000 },
     });
     const asked = await question(workUnit);
-    await rig.waitForEvent(
-      workUnit.id,
-      ({ type, data }) =>
-        type === 'approval.changed' && data['cause'] === 'suspended:approval_wait',
-      'the suspension',
-    );
+    await suspended(workUnit);
     await rig.client.approve(asked.id);
     const { workUnit: ended } = await rig.outcome(workUnit.id);
     expect(ended.status).toBe('succeeded');
     expect(ended.attempts.map(({ errorCode }) => errorCode)).toEqual(['suspended', null]);
+    expect(effects()).toBe('once\n');
+  });
+
+  it('a deadline that strikes while there is no daemon is a suspension, too', async () => {
+    const first = await rig.startDaemon();
+    const workUnit = await rig.submit({
+      prompt: script('bash touch begun; sleep 1', 'bash echo once >> effects', 'say Done'),
+      toolPolicy: ASK_BASH,
+      timeoutPolicy: { hardTimeoutMs: 6_000, cancelGraceMs: 1_000 },
+    });
+    await appears(path.join(rig.tree, 'begun'));
+    await kill(first);
+    await rig.unitsAreDead();
+    await rig.startDaemon();
+    await suspended(workUnit);
+    await rig.client.approve((await question(workUnit)).id);
+    const { workUnit: ended } = await rig.outcome(workUnit.id);
+    expect(ended.attempts.map(({ errorCode }) => errorCode)).toEqual(['suspended', null]);
+    expect(ended.status).toBe('succeeded');
     expect(effects()).toBe('once\n');
   });
 });
