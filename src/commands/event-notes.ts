@@ -26,12 +26,23 @@ const NOTES: Partial<Record<EventView['type'], Note>> = {
   'work_unit.cancelling': (data) => withReason('cancelling', data),
   'work_unit.stale': (data) => withReason('lost', data),
   'work_unit.queued': (data) => backingOff(data),
-  'work_unit.approval_requested': () => 'waits for an approval',
+  'approval.requested': (data) => `asks before ${toolCallText(data)} (answer: outlive approvals)`,
+  'approval.resolved': (data) => `the answer: ${stringOf(data, 'resolution') ?? 'none'}`,
+  'approval.changed': (data) => checkpointNote(data),
+  'tool.refused': (data) =>
+    `refused ${toolCallText(data)} (by ${stringOf(data, 'by') ?? 'nobody'}: ${stringOf(data, 'reason') ?? ''})`,
 };
 
 function withReason(what: string, data: EventView['data']): string {
   const reason = stringOf(data, 'reason') ?? stringOf(data, 'message');
   return reason === null ? what : `${what}: ${reason}`;
+}
+
+/** The rest is told by what follows from it. */
+function checkpointNote(data: EventView['data']): string | null {
+  const cause = stringOf(data, 'cause') ?? '';
+  if (cause === 'expired') return 'nobody answered in time';
+  return cause.startsWith('suspended:') ? 'suspended until there is an answer' : null;
 }
 
 /** Only work that a provider failed: everything else is queued at its beginning. */

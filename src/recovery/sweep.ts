@@ -26,6 +26,16 @@ async function sweepRuntime(context: Context): Promise<void> {
   }
 }
 
+/** Decisions for attempts that have ended. */
+async function sweepDecisions(context: Context): Promise<void> {
+  const { decisionsDirectory } = context.settings;
+  for (const name of await readdir(decisionsDirectory)) {
+    const attempt = ATTEMPT_ID.test(name) ? context.store.attempts.get(name) : null;
+    if (attempt === null || !TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) continue;
+    await rm(path.join(decisionsDirectory, name), { recursive: true, force: true });
+  }
+}
+
 /** Exit records whose script was killed before it put them in place. */
 async function sweepExits(context: Context): Promise<void> {
   const { exitsDirectory } = context.settings;
@@ -38,7 +48,7 @@ async function sweepExits(context: Context): Promise<void> {
 
 /** Sweeps at start. A failure is told and costs nothing. */
 export async function sweep(context: Context): Promise<void> {
-  for (const step of [sweepRuntime, sweepExits]) {
+  for (const step of [sweepRuntime, sweepExits, sweepDecisions]) {
     try {
       await step(context);
     } catch (error) {

@@ -71,9 +71,12 @@ export function endWait(context: Context, transaction: Transaction, attempt: Att
   const isPending = context.store.approvals
     .open(workUnitId)
     .some(({ status }) => status === 'pending');
-  if (isPending || attempt.status !== 'waiting_for_approval') return;
-  const waitedMs = waitedUntil(attempt, transaction.at);
-  transaction.moveAttempt(attempt, 'approval_approved', { waitedMs, waitingSince: null });
+  if (isPending) return;
+  // One that is being suspended stays that; its work unit waits for nobody any more.
+  if (attempt.status === 'waiting_for_approval') {
+    const waitedMs = waitedUntil(attempt, transaction.at);
+    transaction.moveAttempt(attempt, 'approval_approved', { waitedMs, waitingSince: null });
+  }
   const workUnit = transaction.workUnit(workUnitId);
   if (workUnit.status !== 'waiting_for_approval') return;
   transaction.moveWorkUnit(workUnit, 'approval_approved', {

@@ -5,7 +5,7 @@
  */
 import { type CheckpointVerdict, judgeCheckpoint } from '../domain/approval.ts';
 import { timestamp } from '../domain/ids.ts';
-import { describeOutcome, type LossCode } from '../domain/outcome-codes.ts';
+import { describeOutcome, type LossCode, type ResumeBlock } from '../domain/outcome-codes.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -107,6 +107,10 @@ function unbind(
   return context.store.approvals.open(workUnitId);
 }
 
+/** Reasons to have a person look, who is asked already: nothing goes on without the answer. */
+const waits = ({ code }: { code: ResumeBlock }): boolean =>
+  code === 'resume_too_old' || code === 'resume_budget_exhausted';
+
 /**
  * Commits what becomes of work with open questions, whose attempt was just committed as lost.
  * @returns false when no question is open, or when something beside them decides (a damaged
@@ -136,7 +140,10 @@ export function settleApprovals(
     return true;
   }
   const decision = lossDecision(context, seen, attempt, { policy: 'resume', cause, evidence });
-  if (decision.kind !== 'resume') return false;
+  const isAsked = open.some(({ status }) => status === 'pending');
+  if (decision.kind !== 'resume' && !(isAsked && decision.kind === 'block' && waits(decision))) {
+    return false;
+  }
   const workUnit = asWaiting(transaction, seen, open);
   const rows = unbind(context, transaction, seen.id, open);
   commitApprovalResumeSuspension(context, transaction, {
@@ -154,7 +161,7 @@ export function settleApprovals(
     { command: 'resume', workUnitId: workUnit.id },
     transaction.at,
   );
-  if (decision.delayMs > 0) {
+  if (decision.kind === 'resume' && decision.delayMs > 0) {
     const due = entropy.now() + decision.delayMs;
     store.queue.delay(workUnit.id, timestamp({ now: () => due }));
   }

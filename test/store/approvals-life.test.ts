@@ -6,6 +6,7 @@ import type { ApprovalRow } from '../../src/store/approvals.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 import { decide } from '../../src/supervisor/approval-decide.ts';
 import { conclude } from '../../src/supervisor/conclude.ts';
+import { suspend } from '../../src/supervisor/end.ts';
 import { settleOrphan } from '../../src/supervisor/orphan.ts';
 import { end, evidence, lastWord } from '../property/evidence.ts';
 import { ask, begin, finish } from '../support/approvals.ts';
@@ -111,13 +112,20 @@ class World {
     if (this.row?.status === 'pending') decide(this.rig.context, this.row.id, APPROVE);
   }
 
+  /** Its suspension is ordered; it ends with the next crash, and may go on until then. */
+  suspend(): void {
+    if (this.#wrapper) suspend(this.rig.context, this.#wrapper.attempt.id, 'approval_wait');
+  }
+
   /** The attempt goes with its machine; what it spooled is read to the end before anything is said. */
   crash(): void {
     const wrapper = this.#wrapper;
     if (!wrapper) return;
     this.#wrapper = null;
     wrapper.ingest(true);
-    conclude(this.rig.context, wrapper.attempt.id, gathered(evidence({ hostChanged: true })));
+    const { intent } = this.rig.active(this.id);
+    const gone = gathered(evidence({ hostChanged: true, intent }));
+    conclude(this.rig.context, wrapper.attempt.id, gone);
   }
 
   /** A daemon that starts looks at everything once more. */
@@ -133,17 +141,20 @@ class World {
     if (!wrapper?.isOver) return;
     this.#wrapper = null;
     wrapper.ingest(true);
-    const well = evidence({ lastWord: lastWord(), end: end('success exited 0') });
+    // What was ordered to stop and came to its end all the same counts as suspended.
+    const { intent } = this.rig.active(this.id);
+    const well = evidence({ lastWord: lastWord(), end: end('success exited 0'), intent });
     conclude(this.rig.context, wrapper.attempt.id, gathered(well));
   }
 }
 
-type Act = 'claim' | 'step' | 'ingest' | 'approve' | 'crash' | 'restart' | 'succeed';
+type Act = 'claim' | 'step' | 'ingest' | 'approve' | 'suspend' | 'crash' | 'restart' | 'succeed';
 const WEIGHTS: Readonly<Record<Act, number>> = {
   claim: 3,
   step: 6,
   ingest: 2,
   approve: 3,
+  suspend: 1,
   crash: 2,
   restart: 1,
   succeed: 1,
