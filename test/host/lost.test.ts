@@ -110,4 +110,34 @@ describe.skipIf(!root)(`the machine goes away under a run${needsRoot}`, () => {
       expect(model.violations()).toEqual([]);
     },
   );
+
+  it('ask → power cut → boot → approve: the exact bash call runs once and Pi goes on; row 256', async () => {
+    const name = hostName();
+    await ok('up', name);
+    const prompt = PROMPT.replace('; touch begun; sleep 600', '');
+    const policy = JSON.stringify({ rules: [{ effect: 'ask', tool: 'bash' }] });
+    await inside(
+      name,
+      `${CHILD} lab "$PI_CODING_AGENT_DIR" ${model.baseUrl}; outlive daemon start
+       printf '%s' '${prompt}' >prompt
+       outlive run --handle job --model lab/scripted --prompt-file prompt --tool-policy '${policy}' --detach
+       # Not a pipe: whoever follows would be waited for, and the run does not go on.
+       bash -ec 'exec 3< <(exec outlive events job --follow 2>/dev/null); grep -q approval.requested <&3; kill $!'; test ! -e effects`,
+    );
+    await ok('crash', name);
+    await ok('up', name);
+    await inside(
+      name,
+      `outlive daemon start; outlive approvals | grep -q 'echo once'; outlive approve job; outlive approve "$(
+        outlive approvals --all --json | node -pe 'JSON.parse(require("fs").readFileSync(0)).items[0].id')"`,
+    );
+    const job = await ended(name, 'job');
+    expect(job.attempts.map(({ status, errorCode }) => [status, errorCode])).toEqual([
+      ['lost', 'host_shutdown'],
+      ['succeeded', null],
+    ]);
+    expect(job.attempts[1]?.result?.text).toBe('All done');
+    expect(await inside(name, 'cat effects')).toBe('once\n');
+    expect(model.violations()).toEqual([]);
+  });
 });
