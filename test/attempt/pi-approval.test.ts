@@ -265,7 +265,7 @@ test.each([
   ['SIGTERM', {}],
   ['the deadline', { hardTimeoutMs: 3_000 }],
 ])('%s leaves an open question open: another attempt may have the answer', async (by, timeouts) => {
-  const { lab } = await makeAskingLab(['bash'], ['bash echo acted >> acts', 'say never'], {
+  const { lab, model } = await makeAskingLab(['bash'], ['bash echo acted >> acts', 'say never'], {
     launch: { timeouts },
   });
   const wrapper = lab.start();
@@ -275,6 +275,7 @@ test.each([
   const { lines } = wrapper.spool;
   expect(told(lines, ...CALLS).map(([type]) => type)).toEqual(['approval.requested']);
   expect(told(lines, 'attempt.told_to_stop', 'attempt.deadline')).toHaveLength(1);
+  expect(model.requests(), 'the model hears of it in no further request').toHaveLength(1);
   expect(existsSync(path.join(lab.launch.cwd, 'acts'))).toBe(false);
 });
 

@@ -140,14 +140,20 @@ test('a call that cannot be judged is refused', async () => {
   expect(post.types).toEqual([]);
 });
 
-test('nothing begins once the run is being stopped, and what is decided then starts nothing', async () => {
+test('once the run is being stopped nothing begins, nothing is answered, and a question stays open', async () => {
   const post = new Post(asks('bash'));
-  const answer = post.begin('true');
+  void post.begin('true');
   post.decider.decide(post.line('approval.requested'), 'approved');
   post.stop.turn({ by: 'SIGTERM', graceMs: 1, code: null, message: '' });
   post.fence.look();
-  expect(await answer).toEqual({ refused: 'Not run: the run is being stopped' });
-  expect(await post.begin('true', 'c2')).toEqual({ refused: 'Not run: the run is being stopped' });
+  void post.begin('true', 'c2');
+  post.fence.take(null, { kind: 'dropped', toolCallId: 'c1' });
+  const ended = { toolCallId: 'c1', tool: 'bash', isError: true, result: '', durationMs: null };
+  post.fence.piEnded(ended, {});
+  // An answer that is owed comes before this one.
+  const end = { toolCallId: 'c3', tool: 'bash', isError: false, result: '', durationMs: 1 };
+  expect(await post.ask({ kind: 'end', ...end })).toEqual({});
+  expect(post.answers).toEqual([{}]);
   expect(post.types).toEqual(['approval.requested']);
 });
 
