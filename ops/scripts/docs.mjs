@@ -73,9 +73,11 @@ const EVENT_MEANINGS = {
   stderr_delta: 'A piece of a command’s stderr.',
   'agent.message': 'A piece of the agent’s answer, or the end of one with usage and cost.',
   'agent.thought': 'A piece of the agent’s reasoning.',
-  'tool.start': 'A tool call begins, with its arguments.',
+  'tool.start':
+    'A tool call begins, with its arguments; `fenced`: this was on the disk before it acted.',
   'tool.update': 'A piece of a tool’s output while it runs.',
-  'tool.end': 'A tool call ended, with its result.',
+  'tool.end':
+    'A tool call ended, with its result; `fenced`: on the disk before the model heard of it.',
   'tool.refused':
     'A call that was not let through: by policy, by a person, or for want of a fence.',
   'approval.changed': 'A question, its answer or its checkpoint changed; load it again.',

@@ -142,7 +142,9 @@ export class Fence {
       this.#context.warn(`A call could not be judged: ${String(error)}`);
       answer = { refused: `Not run: outlive could not judge it: ${String(error)}` };
     }
-    this.#reply(id, answer);
+    // Of a refusal the model would hear in one more request; Pi is about to be told to abort.
+    const isStopped = this.#context.stop.request !== null;
+    if (!isStopped || 'go' in answer) this.#reply(id, answer);
   }
 
   #reply(id: string | null, answer: object): void {
@@ -192,10 +194,7 @@ export class Fence {
     this.#enter(begun, 'asked');
     const decision = await this.#questions.wait(begun.toolCallId, begun.fingerprint);
     if (begun.stage !== 'asked') return { refused: 'Not run: it was dropped' };
-    if (decision === null || stop.request !== null) {
-      this.#enter(begun, 'left');
-      return { refused: STOPPED };
-    }
+    if (decision === null || stop.request !== null) return { refused: STOPPED };
     return this.#decided(begun, decision);
   }
 

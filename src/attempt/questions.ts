@@ -52,10 +52,6 @@ export class Questions {
     return answer;
   }
 
-  isOpen(toolCallId: string): boolean {
-    return this.#open.has(toolCallId);
-  }
-
   /** The call is no more: nobody waits for its answer. */
   drop(toolCallId: string): void {
     this.#settle(toolCallId, null);
@@ -73,9 +69,10 @@ export class Questions {
     }
   }
 
-  /** Leaves every question as it is and looks no more. */
+  /** Leaves every question as it is, without an answer, and looks no more. */
   close(): void {
-    for (const toolCallId of this.#open.keys()) this.drop(toolCallId);
+    this.#open.clear();
+    this.#unwatch();
   }
 
   #check(text: string, question: Question): Decision | string {

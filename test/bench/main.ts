@@ -9,6 +9,7 @@
 import os from 'node:os';
 import { parseArgs } from 'node:util';
 import { measureDaemon } from './daemon.ts';
+import { measureFence } from './fence.ts';
 import { type Figure, table } from './figure.ts';
 import { measureIngest } from './ingest.ts';
 import { measureMemory } from './memory.ts';
@@ -23,6 +24,7 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   start: measureStart,
   wrapper: measureWrapper,
   pi: measurePi,
+  fence: measureFence,
   memory: measureMemory,
   daemon: measureDaemon,
   ingest: measureIngest,

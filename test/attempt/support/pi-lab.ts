@@ -40,6 +40,8 @@ export interface PiLabChanges {
   readonly command?: readonly string[];
   readonly launch?: LaunchChanges;
   readonly pi?: Partial<PiLabOptions>;
+  /** Directory in which the lab is made. */
+  readonly parent?: string;
   /** Key that the model's server demands. */
   readonly serverKey?: string;
 }
@@ -62,6 +64,7 @@ export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
       model: changes.model === undefined ? 'lab/scripted' : changes.model,
     }),
     changes.launch,
+    changes.parent,
   );
   // HOME is the lab's root: Pi's own default, no variable needed.
   const agent = path.join(lab.root, '.pi/agent');
