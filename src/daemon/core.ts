@@ -77,6 +77,7 @@ function settingsOf(config: Config): Settings {
     attemptsDirectory: directories.attempts,
     sessionsDirectory: directories.sessions,
     exitsDirectory: directories.exits,
+    temporaryDirectory: directories.temporary,
     runtimeDirectory: directories.runtime,
     node,
     wrapper: WRAPPER,

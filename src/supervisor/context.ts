@@ -12,6 +12,8 @@ export interface Settings {
   readonly attemptsDirectory: string;
   readonly sessionsDirectory: string;
   readonly exitsDirectory: string;
+  /** One directory for each Pi attempt, its TMPDIR. */
+  readonly temporaryDirectory: string;
   /** `$XDG_RUNTIME_DIR/outlive/<workspace>`: control sockets and credentials. */
   readonly runtimeDirectory: string;
   /** The node binary that runs the wrapper. */

@@ -115,6 +115,7 @@ function makeContext(directory: string, store: Store): Context {
       attemptsDirectory: path.join(directory, 'attempts'),
       sessionsDirectory: path.join(directory, 'sessions'),
       exitsDirectory: path.join(directory, 'exits'),
+      temporaryDirectory: path.join(directory, 'tmp'),
       runtimeDirectory: path.join(directory, 'run'),
       node: process.execPath,
       wrapper: '/nowhere/wrapper.js',

@@ -89,6 +89,7 @@ export class InProcessDaemon {
           attemptsDirectory: attempts,
           sessionsDirectory: sessions,
           exitsDirectory: exits,
+          temporaryDirectory: directories.temporary,
           runtimeDirectory: runtime,
           node,
           wrapper: WRAPPER,

@@ -74,6 +74,7 @@ const settings: Settings = {
   attemptsDirectory: '/nowhere',
   sessionsDirectory: '/nowhere',
   exitsDirectory: '/nowhere',
+  temporaryDirectory: '/nowhere',
   runtimeDirectory: '/nowhere',
   node: '/nowhere',
   wrapper: '/nowhere',
