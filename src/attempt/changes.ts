@@ -183,7 +183,10 @@ function isReadable(file: Buffer, info: Stats | undefined): boolean {
 }
 
 function unreadText(names: readonly string[]): string {
-  const named = names.slice(0, NAMED).map((name) => Buffer.from(name, 'latin1').toString());
+  const named = names
+    .toSorted()
+    .slice(0, NAMED)
+    .map((name) => Buffer.from(name, 'latin1').toString());
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : '';
   return `too large to be shown: ${named.join(', ').replaceAll(/\s/g, ' ')}${more}`;
 }
