@@ -7,6 +7,7 @@ import fastify, { LogController } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import { OutliveError } from '../domain/errors.ts';
+import { artifactRoutes } from './artifacts.ts';
 import { attemptRoutes } from './attempts.ts';
 import { guardTcp } from './auth.ts';
 import { channelRoutes } from './channels.ts';
@@ -125,6 +126,7 @@ export function createApp(
     workUnitRoutes,
     runtimeRoutes,
     attemptRoutes,
+    artifactRoutes,
     channelRoutes,
     providerRoutes,
   ]) {

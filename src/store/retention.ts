@@ -76,6 +76,7 @@ function compactions(db: Database, workspace: string) {
      WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
     `DELETE FROM runtime_semaphore_slots
      WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
+    `DELETE FROM artifacts WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
     `UPDATE work_unit_attempts SET compacted_at = @at
      WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`,
     'DELETE FROM compactions WHERE work_unit_id = @workUnitId',

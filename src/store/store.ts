@@ -1,5 +1,6 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
 import type { Database } from 'better-sqlite3';
+import { type Artifacts, artifactStatements } from './artifacts.ts';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
@@ -25,6 +26,7 @@ export interface Store {
   readonly schemaVersion: number;
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
+  readonly artifacts: Artifacts;
   readonly events: Events & EventSlices;
   readonly executors: Executors;
   readonly resources: Resources;
@@ -65,6 +67,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     schemaVersion,
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
+    artifacts: speaking(artifactStatements(db), file),
     events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
     executors: speaking(executorStatements(db), file),
     resources: speaking(resourceStatements(db, workspace), file),

@@ -9,6 +9,7 @@ import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
+import { recordArtifacts } from './artifacts.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
 import { type LossEvidence, settleLoss } from './lost.ts';
@@ -216,6 +217,7 @@ export function conclude(
     const decided = decide(transaction, attempt, gathered);
     // Decided otherwise a moment ago (a suspension was asked for): what a loss needs is not read yet.
     if (decided.outcome.kind === 'lost' && gathered.loss === null) return 'again';
+    recordArtifacts(context, transaction, attempt, gathered.artifacts);
     endAttempt(context, transaction, attempt, decided, gathered);
     const ending = heedProvider(context, transaction, attempt, decided);
     if (ending) endWorkUnit(context, transaction, attempt, ending, gathered.loss);

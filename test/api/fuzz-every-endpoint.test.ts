@@ -4,7 +4,9 @@
  */
 
 import { once } from 'node:events';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import path from 'node:path';
 import Database from 'better-sqlite3';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -39,6 +41,19 @@ function claimedAttempt(rig: Rig): string {
   return claim.attempt.id;
 }
 
+/** One artifact of an attempt, with its file. */
+function artifactOf(rig: Rig): string {
+  const attemptId = claimedAttempt(rig);
+  const workUnitId = rig.store.attempts.get(attemptId)?.workUnitId ?? '';
+  const directory = path.join(rig.inner.settings.attemptsDirectory, workUnitId, attemptId);
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(path.join(directory, 'stdout.log'), 'out\n');
+  const row = { id: 'artifact-1', workUnitId, attemptId, kind: 'stdout', bytes: 4 } as const;
+  const rest = { fileName: 'stdout.log', truncated: false, sha256: '0', createdAt: '2026-01-02' };
+  rig.store.write(() => rig.store.artifacts.insert({ ...row, ...rest }));
+  return row.id;
+}
+
 const NOTHING = { body: {} };
 
 const RECIPES: Readonly<Record<string, Make>> = {
@@ -51,6 +66,12 @@ const RECIPES: Readonly<Record<string, Make>> = {
   'post /work-units/{id}/retry': unit('/retry', 409, {}),
   'post /work-units/{id}/reconcile': unit('/reconcile', 200, {}),
   'get /attempts/{id}': (rig) => ({ path: `/attempts/${claimedAttempt(rig)}`, status: 200 }),
+  'get /work-units/{id}/artifacts': unit('/artifacts'),
+  'get /artifacts/{id}': (rig) => ({ path: `/artifacts/${artifactOf(rig)}`, status: 200 }),
+  'get /artifacts/{id}/content': (rig) => ({
+    path: `/artifacts/${artifactOf(rig)}/content`,
+    status: 200,
+  }),
   'get /channels': plain('/channels'),
   'get /channels/{id}': plain('/channels/lane'),
   'put /channels/{id}': plain('/channels/lane', {
