@@ -2,6 +2,7 @@
 import { Command } from 'commander';
 import { registerActive, registerStuck } from './active.ts';
 import { registerDrain, registerPause, registerResume } from './admission.ts';
+import { registerArtifacts } from './artifacts.ts';
 import { registerAttempts } from './attempts.ts';
 import { registerBackup } from './backup.ts';
 import { registerCancel } from './cancel.ts';
@@ -30,6 +31,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerEvents,
   registerLogs,
   registerAttempts,
+  registerArtifacts,
   registerExplain,
   registerCancel,
   registerRetry,
