@@ -168,6 +168,7 @@ describe('GET /artifacts/:id/content', () => {
     while (!served.writableNeedDrain) await pause(5);
     await timers.pass((ms) => ms === STALL_MS);
     await closed;
+    expect(served.destroyed).toBe(true);
   });
 });
 

@@ -66,8 +66,7 @@ describe('git', () => {
     const search = [mine, link, 'bin', '', '/nowhere', '/usr/bin'].join(':');
     const uid = process.getuid?.() ?? 0;
     // Whoever runs the tests: as an ordinary user who owns the first two.
-    if (uid === 0) expect(findGit(search)).toBe(path.join(mine, 'git'));
-    else expect(findGit(search)).toBe('/usr/bin/git');
+    expect(findGit(search)).toBe(uid === 0 ? path.join(mine, 'git') : '/usr/bin/git');
     expect(findGit('/nowhere')).toBeNull();
   });
 });
