@@ -35,7 +35,7 @@ function put(directory: string, name: string, kib: number, second: number): stri
 }
 
 function watch(directory: string, logsBytes: number) {
-  const emit = vi.fn();
+  const emit = vi.fn<(type: string, data: unknown) => void>();
   const temporary = new TemporaryWatch(directory, emit, logsBytes);
   return { temporary, emit };
 }
