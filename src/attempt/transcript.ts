@@ -64,7 +64,7 @@ export class Transcript {
 function linesOf({ type, data }: Said): string[] {
   switch (type) {
     case 'started':
-      return data.runner === 'pi' ? [`· Pi ${data.piVersion ?? ''} with ${data.model}`, ''] : [];
+      return data.runner === 'pi' ? [startText(data.piVersion, data.model), ''] : [];
     case 'tool.start':
       return [`→ ${callText(data)}`];
     case 'tool.end':
@@ -85,6 +85,9 @@ function linesOf({ type, data }: Said): string[] {
       return [];
   }
 }
+
+const startText = (version: string | null, model: string | null): string =>
+  `· Pi${version === null ? '' : ` ${version}`}${model === null ? '' : ` with ${model}`}`;
 
 /** One line, to know a call by. */
 function callText({ tool, arguments: value }: { tool: string; arguments: unknown }): string {

@@ -112,6 +112,8 @@ async function find(
 ): Promise<FoundArtifact | null> {
   const file = await openFile(settings, owner, ARTIFACT_FILES[kind]);
   if (file === null) return null;
+  // What the store tells of has to outlast a power cut, as far as the file system can do that.
+  await file.handle.sync().catch(() => undefined);
   const hash = createHash('sha256');
   let tail = Buffer.alloc(0);
   for await (const piece of readPieces(file)) {

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,7 +15,8 @@ import {
 } from '../../src/api/schemas-artifacts.ts';
 import { createClient } from '../../src/client/client.ts';
 import { ARTIFACT_FILES, type ArtifactKind } from '../../src/domain/artifacts.ts';
-import { uuidv7 } from '../../src/domain/ids.ts';
+import { shortId, uuidv7 } from '../../src/domain/ids.ts';
+import { sweep } from '../../src/recovery/sweep.ts';
 import { createClaimer } from '../../src/supervisor/claim.ts';
 import { json, refused, send, start } from '../support/api-http.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig, STALL_MS } from '../support/api-rig.ts';
@@ -169,6 +170,40 @@ describe('GET /artifacts/:id/content', () => {
     await timers.pass((ms) => ms === STALL_MS);
     await closed;
     expect(served.destroyed).toBe(true);
+  });
+});
+
+describe('temporary files', () => {
+  const put = (rig: Rig, name: string): string => {
+    const file = path.join(rig.inner.settings.temporaryDirectory, name, 'pi-bash-1.log');
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, 'x');
+    return file;
+  };
+
+  it('that a daemon which died left behind go at the next start, those of live runs stay', async () => {
+    const rig = await bootApi();
+    const { artifacts } = await plant(rig, { stdout: 'out\n' });
+    await start(rig.socket, { handle: 'live' });
+    const { claim } = createClaimer(rig.inner)();
+    const ended = put(rig, shortId(artifacts[0]?.attemptId ?? ''));
+    const live = put(rig, shortId(claim?.attempt.id ?? ''));
+    const unknown = put(rig, 'of-nobody');
+    await sweep(rig.inner);
+    expect([ended, live, unknown].map((file) => existsSync(file))).toEqual([false, true, true]);
+  });
+
+  it('of nobody go with retention once they are old, those of a live run never', async () => {
+    const rig = await bootApi({}, { policy: { maxAgeMs: 1, budgetBytes: null }, intervalMs: 1e9 });
+    await start(rig.socket, { handle: 'live' });
+    const { claim } = createClaimer(rig.inner)();
+    const live = put(rig, shortId(claim?.attempt.id ?? ''));
+    const nobodys = put(rig, 'of-nobody');
+    for (const file of [live, nobodys, path.dirname(live), path.dirname(nobodys)])
+      utimesSync(file, 1, 1);
+    const answer = await send(rig.socket, { path: '/maintenance/gc', body: {} });
+    expect(json<{ problems: string[] }>(answer).problems).toEqual([]);
+    expect([live, nobodys].map((file) => existsSync(file))).toEqual([true, false]);
   });
 });
 
