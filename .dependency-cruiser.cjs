@@ -31,6 +31,7 @@ module.exports = {
     only('client', [
       'domain',
       'api/schemas.ts',
+      'api/schemas-artifacts.ts',
       'api/schemas-explain.ts',
       'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',
@@ -41,6 +42,7 @@ module.exports = {
       'client',
       'systemd',
       'api/schemas.ts',
+      'api/schemas-artifacts.ts',
       'api/schemas-explain.ts',
       'api/schemas-maintenance.ts',
       'api/schemas-runtime.ts',

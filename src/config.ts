@@ -147,6 +147,7 @@ export interface Directories {
   readonly attempts: string;
   readonly sessions: string;
   readonly exits: string;
+  readonly temporary: string;
   readonly decisions: string;
   readonly token: string;
   /** Entries and scripts of the direct executor. */
@@ -337,6 +338,7 @@ function directories(env: Environment, workspace: string, home: string): Directo
     attempts: path.join(state, 'attempts'),
     sessions: path.join(state, 'sessions'),
     exits: path.join(state, 'exits'),
+    temporary: path.join(state, 'tmp'),
     decisions: path.join(state, 'decisions'),
     direct: path.join(state, 'direct'),
     token: path.join(state, 'token'),

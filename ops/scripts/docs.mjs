@@ -47,7 +47,8 @@ const EVENT_MEANINGS = {
   'lease.released': 'A lease was given back, with the reason.',
   'semaphore.acquired': 'An attempt took a slot.',
   'semaphore.released': 'A slot was given back.',
-  'artifact.created': 'A file worth keeping was stored.',
+  'artifact.created':
+    'An ended attempt left this file to read: kind, size, digest, whether it is whole.',
   'diagnostic.stuck_detected': 'A clock says that it no longer gets on.',
   'attempt.created': 'The row of a new attempt, with its unit name, before the start.',
   'attempt.reattached': 'A new daemon found the attempt alive and watches it again.',

@@ -8,6 +8,7 @@ import {
   workUnitViewSchema,
 } from './schemas.ts';
 import { approvalViewSchema } from './schemas-approvals.ts';
+import { artifactViewSchema } from './schemas-artifacts.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
 import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
 import { daySpendViewSchema, providerViewSchema, spendViewSchema } from './schemas-provider.ts';
@@ -75,6 +76,7 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   ActiveWork: activeViewSchema,
   Admission: admissionViewSchema,
   Approval: approvalViewSchema,
+  Artifact: artifactViewSchema,
   Attempt: attemptViewSchema,
   Backup: backupViewSchema,
   Channel: channelViewSchema,
@@ -163,6 +165,7 @@ function parameters(shapes: Shapes, place: 'path' | 'query', schema: unknown): P
 
 const IDEMPOTENT = /^POST (?:\/work-units|\/runs|\/work-units\/:id\/(?:cancel|retry))$/;
 const STREAM = /^(?:GET .*\/events|GET \/events|POST \/runs)$/;
+const TEXT = /^GET .*\/content$/;
 
 const keyParameter: Parameter = {
   name: 'Idempotency-Key',
@@ -190,9 +193,12 @@ function requestBody(shapes: Shapes, body: unknown): Pick<Operation, 'requestBod
 const TITLES: Readonly<Record<string, string>> = { 200: 'OK', 201: 'Created' };
 
 function responses(shapes: Shapes, name: string, answers: unknown): Operation['responses'] {
+  const text = { schema: { type: 'string' } };
   const stream = STREAM.test(name)
-    ? { 'text/event-stream': { schema: { type: 'string' } } }
-    : undefined;
+    ? { 'text/event-stream': text }
+    : TEXT.test(name)
+      ? { 'text/plain': text }
+      : undefined;
   const known = Object.entries((answers ?? {}) as Record<string, unknown>).map(
     ([status, schema]) => {
       const isJson = schema instanceof z.ZodType;

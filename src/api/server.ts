@@ -8,6 +8,7 @@ import { validatorCompiler } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
 import { OutliveError } from '../domain/errors.ts';
 import { approvalRoutes } from './approvals.ts';
+import { artifactRoutes } from './artifacts.ts';
 import { attemptRoutes } from './attempts.ts';
 import { guardTcp } from './auth.ts';
 import { channelRoutes } from './channels.ts';
@@ -127,6 +128,7 @@ export function createApp(
     runtimeRoutes,
     attemptRoutes,
     approvalRoutes,
+    artifactRoutes,
     channelRoutes,
     providerRoutes,
   ]) {

@@ -10,11 +10,13 @@ import {
   type LaunchFile,
   type LiveState,
 } from '../domain/attempt-files.ts';
+import { Capture } from './capture.ts';
+import { CHANGES_MS, Changes } from './changes.ts';
 import { runCommand } from './command-runner.ts';
 import { ControlServer } from './control-server.ts';
 import { armDeadline, planDeadline } from './deadline.ts';
 import { type Credentials, readCredentials, type WrapperEnvironment } from './env.ts';
-import type { AbortReason, EventData } from './event-data.ts';
+import type { AbortReason, Emit, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
 import { readLeftovers, readMarked } from './leftovers.ts';
@@ -23,7 +25,9 @@ import { type Redact, redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
 import { knownSecrets } from './secrets.ts';
 import { SpoolWriter } from './spool-writer.ts';
-import { StopSwitch } from './stop.ts';
+import { type StopRequest, StopSwitch } from './stop.ts';
+import { makeTemporary, TemporaryWatch } from './temporary.ts';
+import { Transcript } from './transcript.ts';
 
 /** How the wrapper's process ends. */
 export type Ending = 'ok' | 'error' | 'stopped' | 'spool_lost';
@@ -40,6 +44,8 @@ export interface AttemptSetting {
 
 // A broken wrapper or a full disk is no moment to wait long.
 const EMERGENCY_GRACE_MS = 5_000;
+/** From the last word to the end of the process. */
+const LAST_WORD_MS = 500;
 
 export class Attempt {
   readonly #setting: AttemptSetting;
@@ -48,6 +54,11 @@ export class Attempt {
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
   #look: () => void = () => {};
+  #transcript: Transcript | null = null;
+  #temporary: TemporaryWatch | null = null;
+  #changes: Changes | null = null;
+  /** When a stop's grace is over, monotonic. */
+  #graceEnds = Number.POSITIVE_INFINITY;
   #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
 
   /** Opens the spool, durably. Throws when that fails: then nothing may run. */
@@ -63,6 +74,9 @@ export class Attempt {
       onBroken: (error) => this.#spoolBroken(error),
     });
     this.#spool.append('attempt.opened', opened);
+    void this.#stop.turned.then(({ graceMs }) => {
+      this.#graceEnds = performance.now() + graceMs;
+    });
     const { request } = this.#stop;
     if (request === null) return;
     const code = request.code === 'disk_full' ? 'ENOSPC' : undefined;
@@ -77,9 +91,14 @@ export class Attempt {
     const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
     const result = await this.#runRunner();
     disarm();
+    // The runner's end stands: what stops us from here on has not stopped it.
+    const stop = this.#stop.request;
+    const forChanges = this.#timeForChanges(stop);
+    if (forChanges > 0) await this.#changes?.end(forChanges);
     const { invocationId, mark, nonce } = environment;
     const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
-    const word = lastWord(result, this.#stop.request, leftovers, this.#redact);
+    const word = lastWord(result, stop, leftovers, this.#redact);
+    this.#transcript?.finish(word);
     const said = this.#spool.finish(word);
     control.close();
     if (word.verdict === 'stopped') return 'stopped';
@@ -101,7 +120,7 @@ export class Attempt {
 
   #toldToStop(data: EventData['attempt.told_to_stop'], message: string): void {
     this.#stop.turn({ by: data.by, graceMs: data.graceMs, code: null, message }, () =>
-      this.#spool.append('attempt.told_to_stop', data),
+      this.#emit('attempt.told_to_stop', data),
     );
   }
 
@@ -114,7 +133,7 @@ export class Attempt {
     const { hardTimeoutMs } = launch.timeouts;
     const message = `It reached its hard timeout of ${hardTimeoutMs / 1000} s`;
     this.#stop.turn({ by: 'deadline', graceMs, code: 'hard_timeout', message }, () =>
-      this.#spool.append('attempt.deadline', { hardTimeoutMs, elapsedMs: Math.round(ageMs()) }),
+      this.#emit('attempt.deadline', { hardTimeoutMs, elapsedMs: Math.round(ageMs()) }),
     );
   }
 
@@ -168,6 +187,9 @@ export class Attempt {
       return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
     }
     const context = this.#context(this.#credentials.values);
+    await this.#openArtifacts(context);
+    const { request } = this.#stop;
+    if (request !== null) return failure(request.code ?? 'aborted', request.message);
     try {
       const { runner } = launch;
       return await (runner.kind === 'pi'
@@ -179,6 +201,48 @@ export class Attempt {
     }
   }
 
+  /** Transcript and diff begin before the runner does. */
+  async #openArtifacts({ launch, attemptDirectory, environment }: RunnerContext): Promise<void> {
+    const { warn } = this.#setting;
+    const limit = launch.captureBytes;
+    const common = { limit, redact: this.#redact, warn };
+    if (launch.runner.kind === 'pi') {
+      const file = path.join(attemptDirectory, ATTEMPT_FILES.transcript);
+      this.#transcript = new Transcript(
+        new Capture({ ...common, file, head: Math.floor(limit / 2) }),
+      );
+    }
+    const { cwd } = launch;
+    const stop = this.#stop;
+    this.#changes = await Changes.begin({ ...common, cwd, attemptDirectory, environment, stop });
+  }
+
+  /** Milliseconds: the last word must be written before systemd's deadline, or a stop's grace, is over. */
+  #timeForChanges(stop: StopRequest | null): number {
+    const { launch, ageMs } = this.#setting;
+    // A full disk or a broken wrapper is no moment to look around.
+    if (stop?.by === 'spool' || stop?.by === 'crash') return 0;
+    const untilDeadline = launch.timeouts.hardTimeoutMs - ageMs() - LAST_WORD_MS;
+    return Math.min(CHANGES_MS, untilDeadline, this.#graceEnds - performance.now());
+  }
+
+  readonly #emit: Emit = (type, data) => {
+    const written = this.#spool.append(type, data);
+    this.#transcript?.push(type, data);
+    if (type.startsWith('tool.')) this.#temporary?.look();
+    return written;
+  };
+
+  /** Pi's own directory for temporary files, as variables. */
+  #temporaryVariables(): Readonly<Record<string, string>> {
+    const { launch, warn } = this.#setting;
+    if (launch.runner.kind !== 'pi') return {};
+    const directory = makeTemporary(launch.temporaryDirectory, warn);
+    if (directory === null) return {};
+    this.#temporary = new TemporaryWatch(directory, this.#emit);
+    return { TMPDIR: directory };
+  }
+
   #context(credentials: Readonly<Record<string, string>>): RunnerContext {
     const { launch, directory, environment, warn } = this.#setting;
     const { mark } = environment;
@@ -188,9 +252,10 @@ export class Attempt {
       environment: {
         ...launch.environment,
         ...credentials,
+        ...this.#temporaryVariables(),
         ...(mark ? { OUTLIVE_MARK: mark } : {}),
       },
-      emit: this.#spool.append,
+      emit: this.#emit,
       live: (change) => {
         this.#live = { ...this.#live, ...change };
       },

@@ -65,7 +65,8 @@ export interface ProgressData {
     | 'output_dropped'
     | 'output_held'
     | 'control_unavailable'
-    | 'decision_ignored';
+    | 'decision_ignored'
+    | 'temporary_space';
   /** The sentence a person reads. */
   readonly message: string;
   readonly [detail: string]: unknown;

@@ -69,6 +69,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
     ceiling: readCeiling(objectOf(raw['ceiling'])),
     controlSocket: read.absolutePath('controlSocket'),
+    temporaryDirectory: read.textIfAny('temporaryDirectory'),
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
     approvals: readApprovals(raw['approvals'], file),

@@ -13,6 +13,12 @@ import {
   workUnitViewSchema,
 } from '../api/schemas.ts';
 import {
+  type ArtifactPage,
+  type ArtifactView,
+  artifactPageSchema,
+  artifactViewSchema,
+} from '../api/schemas-artifacts.ts';
+import {
   type DryRun,
   dryRunSchema,
   type Explanation,
@@ -22,6 +28,7 @@ import { type ReconcileView, reconcileReportSchema } from '../api/schemas-runtim
 import { OutliveError } from '../domain/errors.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
 import { type ApprovalCalls, createApprovalCalls } from './approvals.ts';
+import { readBody } from './body.ts';
 import { type Control, createControl, RECONCILE_MS } from './control.ts';
 import { type FollowOptions, followEvents } from './follow.ts';
 import type { FollowTimes } from './link.ts';
@@ -64,6 +71,11 @@ export interface Client extends Control, ApprovalCalls {
   cancelWorkUnit(id: string, input?: CancelInput, idempotencyKey?: string): Promise<WorkUnitView>;
   retryWorkUnit(id: string, idempotencyKey?: string): Promise<WorkUnitView>;
   reconcileWorkUnit(id: string): Promise<ReconcileView>;
+  /** What its ended attempts left to read, oldest attempt first. */
+  artifacts(id: string): Promise<ArtifactPage>;
+  artifact(id: string): Promise<ArtifactView>;
+  /** What an artifact holds, in pieces. The reader sets the pace: only the connection has a deadline. */
+  artifactContent(id: string): AsyncGenerator<Buffer, void>;
   /** One page of events after `afterSeq`. */
   events(id: string, options?: { afterSeq?: number; limit?: number }): Promise<EventPage>;
   /** All stored events after `afterSeq`, page by page. */
@@ -74,6 +86,7 @@ export interface Client extends Control, ApprovalCalls {
   watchWorkspace(watch: WorkspaceWatch): Promise<void>;
 }
 
+const artifactPath = (id: string): string => `/artifacts/${encodeURIComponent(id)}`;
 const unitPath = (id: string): string => `/work-units/${encodeURIComponent(id)}`;
 
 /** A client of the daemon that listens on `socketPath`. It keeps no connection open between calls. */
@@ -131,6 +144,10 @@ export function createClient({
         body: {},
         timeoutMs: RECONCILE_MS,
       }),
+    artifacts: (id) => wire.get(artifactPageSchema, `${unitPath(id)}/artifacts`),
+    artifact: (id) => wire.get(artifactViewSchema, artifactPath(id)),
+    artifactContent: (id) =>
+      readBody(socketPath, { method: 'GET', path: `${artifactPath(id)}/content`, timeoutMs }),
     events,
     allEvents: (id, afterSeq = 0) => pageThrough(events, id, afterSeq),
     followEvents: (id, options = {}) =>

@@ -16,7 +16,7 @@ export interface Spot {
   }[];
   /** Its first argument is a work unit. */
   readonly takesHandle: boolean;
-  /** Values of its first argument. */
+  /** Values of its arguments. */
   readonly choices: readonly string[];
 }
 

@@ -26,7 +26,7 @@ export function spotsOf(program: Command): Spot[] {
         { words: ['--help'], description: 'show help', takesValue: false, choices: [] },
       ],
       takesHandle: command.registeredArguments[0]?.name() === 'handle',
-      choices: command.registeredArguments[0]?.argChoices ?? [],
+      choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
     };
     const global = command.parent === null ? command.options : inherited;
     const shared = global.filter(({ long }) => long !== '--version');

@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { registerActive, registerStuck } from './active.ts';
 import { registerDrain, registerPause, registerResume } from './admission.ts';
 import { registerApprovals, registerApprove, registerDeny } from './approvals.ts';
+import { registerArtifacts } from './artifacts.ts';
 import { registerAttempts } from './attempts.ts';
 import { registerBackup } from './backup.ts';
 import { registerCancel } from './cancel.ts';
@@ -31,6 +32,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerEvents,
   registerLogs,
   registerAttempts,
+  registerArtifacts,
   registerExplain,
   registerApprovals,
   registerApprove,

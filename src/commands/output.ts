@@ -48,7 +48,7 @@ export class Output {
   }
 
   /** Resolves once the stream wants more, so that a slow reader slows us down. */
-  async write(text: string): Promise<void> {
+  async write(text: string | Uint8Array): Promise<void> {
     if (this.#broken || this.#stream.write(text)) return;
     await new Promise<void>((resolve) => {
       const settle = (): void => {

@@ -80,6 +80,7 @@ function settingsOf(config: Config): Settings {
     sessionsDirectory: directories.sessions,
     exitsDirectory: directories.exits,
     decisionsDirectory: directories.decisions,
+    temporaryDirectory: directories.temporary,
     runtimeDirectory: directories.runtime,
     node,
     wrapper: WRAPPER,

@@ -28,7 +28,16 @@ export const ATTEMPT_FILES = {
   stderr: 'stderr.log',
   /** The command's stdout, bounded; for Pi the raw tail of its protocol. */
   stdout: 'stdout.log',
+  /** What a Pi run said and did, for reading; bounded. */
+  transcript: 'transcript.txt',
+  /** What changed in the work tree during the run; bounded, absent where git knows nothing of it. */
+  diff: 'changes.diff',
+  /** Directory of git's own things for that diff; gone when the wrapper ends by itself. */
+  snapshot: 'snapshot',
 } as const;
+
+/** How the last line of a diff begins that is not all there was. */
+export const DIFF_CUT = '[… cut: ';
 
 export interface PiRunnerSpec {
   readonly kind: 'pi';
@@ -77,7 +86,12 @@ export interface LaunchFile {
   readonly ceiling: RunCeiling;
   /** Absolute path of the control socket the wrapper listens on. */
   readonly controlSocket: string;
-  /** Bytes kept of stdout and of stderr: as much of the head as of the tail. */
+  /**
+   * Made by the wrapper and given to Pi as TMPDIR, removed by the daemon after the end. Null
+   * for commands, and in files of a daemon before this.
+   */
+  readonly temporaryDirectory: string | null;
+  /** Bytes kept of each of stdout, stderr, transcript and diff. */
   readonly captureBytes: number;
   /** File mode mask of the runner's program: the person's own, since what it makes is the person's. */
   readonly umask: number;

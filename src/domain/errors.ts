@@ -49,6 +49,11 @@ export const ERRORS = {
   },
   // What is asked for.
   not_found: { status: 404, exit: EXIT.notFound, title: 'There is no such thing' },
+  artifact_gone: {
+    status: 404,
+    exit: EXIT.notFound,
+    title: 'The file of this artifact is not there any more',
+  },
   method_not_allowed: { status: 405, exit: EXIT.usage, title: 'This method is not offered here' },
   handle_taken: { status: 409, exit: EXIT.conflict, title: 'A live work unit has this handle' },
   idempotency_mismatch: {

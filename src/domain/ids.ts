@@ -36,6 +36,25 @@ export function uuidv7(entropy: Pick<Entropy, 'now' | 'random'>): string {
   ].join('-');
 }
 
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const SHORT = /^[\w-]{22}$/;
+
+/**
+ * The same UUID in 22 characters, for file names that leave room after them: a socket's path
+ * has 108 bytes in all.
+ */
+export const shortId = (uuid: string): string =>
+  Buffer.from(uuid.replaceAll('-', ''), 'hex').toString('base64url');
+
+/** The UUID of a {@link shortId}; null for anything else. */
+export function longId(short: string): string | null {
+  const text = hex(Buffer.from(short, 'base64url')).replace(
+    /^(.{8})(.{4})(.{4})(.{4})(.{12})$/,
+    '$1-$2-$3-$4-$5',
+  );
+  return SHORT.test(short) && UUID.test(text) && shortId(text) === short ? text : null;
+}
+
 /** 128 random bits in hex: the identity of an attempt that exists before its start. */
 export function newNonce(entropy: Pick<Entropy, 'random'>): string {
   return hex(entropy.random(16));

@@ -1,8 +1,10 @@
 /** Removes what dead processes left in the runtime and exits directories. Touches nothing that may live. */
 import { readdir, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { longId } from '../domain/ids.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { Context } from '../supervisor/context.ts';
+import { namesIn, removeTree } from '../supervisor/trees.ts';
 
 /** Younger than this it may be in use by somebody who is about to finish. */
 const SETTLED_MS = 2 * 60_000;
@@ -46,9 +48,20 @@ async function sweepExits(context: Context): Promise<void> {
   }
 }
 
+/** Temporary files of attempts whose daemon died before it removed them. */
+async function sweepTemporary(context: Context): Promise<void> {
+  const { temporaryDirectory } = context.settings;
+  for (const name of await namesIn(temporaryDirectory)) {
+    const id = longId(name);
+    const attempt = id === null ? null : context.store.attempts.get(id);
+    if (!attempt || !TERMINAL_ATTEMPT_STATUSES.has(attempt.status)) continue;
+    await removeTree(path.join(temporaryDirectory, name));
+  }
+}
+
 /** Sweeps at start. A failure is told and costs nothing. */
 export async function sweep(context: Context): Promise<void> {
-  for (const step of [sweepRuntime, sweepExits, sweepDecisions]) {
+  for (const step of [sweepRuntime, sweepExits, sweepDecisions, sweepTemporary]) {
     try {
       await step(context);
     } catch (error) {

@@ -78,6 +78,7 @@ function compactions(db: Database, workspace: string) {
      WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
     // Arguments and diffs go with the events that told of them.
     `DELETE FROM approvals WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
+    `DELETE FROM artifacts WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
     `UPDATE work_unit_attempts SET compacted_at = @at
      WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`,
     'DELETE FROM compactions WHERE work_unit_id = @workUnitId',

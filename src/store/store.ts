@@ -1,6 +1,7 @@
 /** The store as the supervisor sees it: statements in groups, and one way to write. */
 import type { Database } from 'better-sqlite3';
 import { type Approvals, approvalStatements } from './approvals.ts';
+import { type Artifacts, artifactStatements } from './artifacts.ts';
 import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
@@ -27,6 +28,7 @@ export interface Store {
   readonly workUnits: WorkUnits;
   readonly attempts: Attempts;
   readonly approvals: Approvals;
+  readonly artifacts: Artifacts;
   readonly events: Events & EventSlices;
   readonly executors: Executors;
   readonly resources: Resources;
@@ -68,6 +70,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     workUnits: speaking(workUnitStatements(db, workspace), file),
     attempts: speaking(attemptStatements(db, workspace), file),
     approvals: speaking(approvalStatements(db, workspace), file),
+    artifacts: speaking(artifactStatements(db), file),
     events: speaking({ ...eventStatements(db), ...sliceStatements(db) }, file),
     executors: speaking(executorStatements(db), file),
     resources: speaking(resourceStatements(db, workspace), file),

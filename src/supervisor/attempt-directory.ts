@@ -4,6 +4,7 @@ import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs
 import path from 'node:path';
 import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
+import { shortId } from '../domain/ids.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { approvalSpec } from './approval-spec.ts';
@@ -11,6 +12,7 @@ import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
 import { spendOfUnit } from './spend-gate.ts';
 import { timeoutsOf } from './time-left.ts';
+import { removeTree } from './trees.ts';
 
 export interface AttemptPaths {
   readonly directory: string;
@@ -25,6 +27,8 @@ export interface AttemptPaths {
   readonly sessionFile: string;
   /** Where the daemon puts decisions for this attempt, and nobody else. */
   readonly decisions: string;
+  /** Pi's TMPDIR. */
+  readonly temporary: string;
 }
 
 export function attemptPaths(
@@ -46,6 +50,7 @@ export function attemptPaths(
     decisions: path.join(settings.decisionsDirectory, attempt.id),
     // The session belongs to the work unit: every attempt goes on with the same one.
     sessionFile: path.join(settings.sessionsDirectory, attempt.workUnitId, 'session.jsonl'),
+    temporary: path.join(settings.temporaryDirectory, shortId(attempt.id)),
   };
 }
 
@@ -114,6 +119,7 @@ function launchFile(
     timeouts: timeoutsOf(workUnit, attempt),
     ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
+    temporaryDirectory: isPi ? paths.temporary : null,
     captureBytes: settings.captureBytes,
     umask: settings.umask,
     approvals: isPi ? approvalSpec(context, workUnit, attempt, paths) : null,
@@ -164,13 +170,21 @@ const isUnfinished = (name: string): boolean =>
   name.startsWith(`${ATTEMPT_FILES.claim}.`) ||
   name.endsWith('.new');
 
-/** After the end: runtime files and unfinished ones go, spool and records stay. */
-export async function sweepAttempt(paths: AttemptPaths): Promise<void> {
+/**
+ * After the end: runtime files, temporary and unfinished ones go, spool, artifacts and
+ * records stay. What an agent made so that it cannot be removed is told, and costs no more.
+ */
+export async function sweepAttempt({ log }: Context, paths: AttemptPaths): Promise<void> {
   await rm(paths.runtime, { recursive: true, force: true });
   await rm(paths.decisions, { recursive: true, force: true });
   const names = await readdir(paths.directory).catch(() => []);
   for (const name of names.filter(isUnfinished)) {
     await rm(path.join(paths.directory, name), { force: true });
+  }
+  for (const tree of [path.join(paths.directory, ATTEMPT_FILES.snapshot), paths.temporary]) {
+    await removeTree(tree).catch((error: unknown) => {
+      log.warn({ err: error, tree }, 'files of an ended attempt are left');
+    });
   }
 }
 

@@ -11,6 +11,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { releaseResources } from './admission.ts';
 import { dropQuestions } from './approval-commits.ts';
 import { settleApprovals } from './approval-loss.ts';
+import { recordArtifacts } from './artifacts.ts';
 import type { Context } from './context.ts';
 import type { Gathered } from './evidence.ts';
 import { type LossEvidence, settleLoss } from './lost.ts';
@@ -221,6 +222,7 @@ export function conclude(
     const decided = decide(transaction, attempt, gathered);
     // Decided otherwise a moment ago (a suspension was asked for): what a loss needs is not read yet.
     if (decided.outcome.kind === 'lost' && gathered.loss === null) return 'again';
+    recordArtifacts(context, transaction, attempt, gathered.artifacts);
     endAttempt(context, transaction, attempt, decided, gathered);
     const ending = heedProvider(context, transaction, attempt, decided);
     if (ending) endWorkUnit(context, transaction, attempt, ending, gathered.loss);

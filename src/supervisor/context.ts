@@ -14,6 +14,8 @@ export interface Settings {
   readonly exitsDirectory: string;
   /** One directory an attempt; the units see them read-only. */
   readonly decisionsDirectory: string;
+  /** One directory for each Pi attempt, its TMPDIR. */
+  readonly temporaryDirectory: string;
   /** `$XDG_RUNTIME_DIR/outlive/<workspace>`: control sockets and credentials. */
   readonly runtimeDirectory: string;
   /** The node binary that runs the wrapper. */

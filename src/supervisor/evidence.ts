@@ -13,6 +13,7 @@ import {
 import type { Opened } from '../domain/spool.ts';
 import type { HostFacts, UnitFacts } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import { type FoundArtifact, gatherArtifacts } from './artifacts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
 import { hasHaltMarker, readClaim } from './attempt-directory.ts';
 import type { Context } from './context.ts';
@@ -130,6 +131,7 @@ export interface Gathered {
   readonly disagreement: Readonly<Record<string, unknown>> | null;
   /** What decides what becomes of a lost attempt; null when the evidence says that it is not lost. */
   readonly loss: LossEvidence | null;
+  readonly artifacts: readonly FoundArtifact[];
 }
 
 function disagreement(
@@ -184,5 +186,7 @@ export async function gatherEvidence(
   };
   const lost = classify(evidence).outcome.kind === 'lost';
   const loss = lost && workUnit ? await gatherLoss(workUnit, paths) : null;
-  return { evidence, record, unusable, disagreement: disagreement(fromUnit, fromRecord), loss };
+  const artifacts = await gatherArtifacts(context, attempt);
+  const differ = disagreement(fromUnit, fromRecord);
+  return { evidence, record, unusable, disagreement: differ, loss, artifacts };
 }

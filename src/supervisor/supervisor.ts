@@ -2,16 +2,19 @@
  * The supervisor: takes work in, starts it, follows every attempt to its committed end.
  * Holds no truth of its own; all of this may die at any instruction.
  */
+import type { Readable } from 'node:stream';
 import type { LiveState } from '../domain/attempt-files.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { Admission, SlotType } from '../domain/resources.ts';
 import type { Ceiling } from '../domain/spend.ts';
 import type { Actor, Maker } from '../domain/work-unit.ts';
+import type { ArtifactRow } from '../store/artifacts.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { ChannelPolicy } from '../store/channels.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { type Answers, createAnswers } from './answers.ts';
+import { openArtifact } from './artifacts.ts';
 import type { Context } from './context.ts';
 import type { EndRequest } from './end.ts';
 import { cancel, interrupt } from './end.ts';
@@ -82,6 +85,8 @@ export interface Supervisor {
   /** Takes up an attempt that a daemon before this one had started (or meant to start). */
   attach(attempt: AttemptRow): void;
   live(attemptId: string): LiveState | null;
+  /** What an artifact holds. @throws OutliveError `artifact_gone`. */
+  openArtifact(artifact: ArtifactRow): Promise<Readable>;
   readonly watching: number;
   /** Attempts that are launched or followed. */
   readonly watched: ReadonlySet<string>;
@@ -112,7 +117,14 @@ function questions(
   context: Context,
 ): Pick<
   Supervisor,
-  'preview' | 'explain' | 'slotLimits' | 'slotLimit' | 'now' | 'providers' | 'spend'
+  | 'preview'
+  | 'explain'
+  | 'slotLimits'
+  | 'slotLimit'
+  | 'now'
+  | 'openArtifact'
+  | 'providers'
+  | 'spend'
 > {
   return {
     preview: (input, options) => preview(context, input, options),
@@ -120,6 +132,7 @@ function questions(
     slotLimits: () => limits(context),
     slotLimit: (type, key) => slotLimit(context, { type, key }),
     now: () => context.entropy.now(),
+    openArtifact: (artifact) => openArtifact(context.settings, artifact),
     providers: () => providerStates(context),
     spend: {
       unit: (workUnit) => spendOfUnit(context, workUnit),

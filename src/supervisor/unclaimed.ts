@@ -6,6 +6,7 @@
 import { mkdirSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import path from 'node:path';
+import { longId } from '../domain/ids.ts';
 import type { Owner } from '../store/retention.ts';
 import { isTrash, trashOf } from './compact.ts';
 import type { Context } from './context.ts';
@@ -89,6 +90,18 @@ async function* exits(context: Context): AsyncGenerator<Thing> {
   }
 }
 
+async function* temporaries(context: Context): AsyncGenerator<Thing> {
+  const { temporaryDirectory } = context.settings;
+  const { retention } = context.store;
+  for (const name of await namesIn(temporaryDirectory)) {
+    const id = longId(name);
+    yield {
+      file: path.join(temporaryDirectory, name),
+      owner: () => (id === null ? 'unknown' : retention.ownerOfAttempt(id)),
+    };
+  }
+}
+
 async function mayGo({ file, owner }: Thing, before: number | null): Promise<boolean> {
   if (owner() === 'compacted') return true;
   return before !== null && (await newestChange(file)) <= before;
@@ -97,7 +110,8 @@ async function mayGo({ file, owner }: Thing, before: number | null): Promise<boo
 /** Takes it away in one turn with the last look at its owner; then it is nobody's. */
 async function remove(context: Context, { file, owner }: Thing): Promise<Tally> {
   if (owner() === 'kept') return NOTHING;
-  const { attemptsDirectory, sessionsDirectory, exitsDirectory } = context.settings;
+  const { attemptsDirectory, sessionsDirectory, exitsDirectory, temporaryDirectory } =
+    context.settings;
   const root = [attemptsDirectory, sessionsDirectory, exitsDirectory].find((directory) =>
     file.startsWith(`${directory}${path.sep}`),
   );
@@ -105,18 +119,24 @@ async function remove(context: Context, { file, owner }: Thing): Promise<Tally> 
   mkdirSync(path.dirname(aside), { recursive: true, mode: 0o700 });
   moveAsideNow(file, aside);
   const gone = await removeTree(aside);
-  if (path.dirname(file) !== root) await removeEmpty(path.dirname(file));
+  const parent = path.dirname(file);
+  if (parent !== root && parent !== temporaryDirectory) await removeEmpty(parent);
   return gone;
 }
 
-/** Looks through all three directories. Something that cannot be read or removed is told in `problems`. */
+/** Looks through all four directories. Something that cannot be read or removed is told in `problems`. */
 export async function sweepUnclaimed(
   context: Context,
   { dryRun, before }: UnclaimedOptions,
   problems: string[],
 ): Promise<Unclaimed> {
   const result = { found: 0, removed: 0, files: NOTHING, paths: [] as string[] };
-  for (const things of [attempts(context), sessions(context), exits(context)]) {
+  for (const things of [
+    attempts(context),
+    sessions(context),
+    exits(context),
+    temporaries(context),
+  ]) {
     for await (const thing of things) {
       const owner = thing.owner();
       if (owner === 'kept') continue;

@@ -342,7 +342,7 @@ class Watch implements AttemptWatch {
     // The exit record is in the store by now; an ended unit of ours must not stay loaded.
     const { context, unit, nonce } = this;
     if (await readOwn(context, { unit, nonce })) await context.executor.release(unit);
-    await sweepAttempt(this.paths);
+    await sweepAttempt(context, this.paths);
     return true;
   }
 

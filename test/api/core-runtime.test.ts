@@ -203,6 +203,8 @@ describe('the document', () => {
     );
     expect(routes.sort()).toEqual(
       [
+        'GET /artifacts/{id}',
+        'GET /artifacts/{id}/content',
         'GET /attempts/{id}',
         'GET /channels',
         'GET /channels/{id}',
@@ -219,6 +221,7 @@ describe('the document', () => {
         'GET /spend',
         'GET /work-units',
         'GET /work-units/{id}',
+        'GET /work-units/{id}/artifacts',
         'GET /work-units/{id}/events',
         'GET /work-units/{id}/explain',
         'POST /maintenance/backup',

@@ -4,7 +4,9 @@
  */
 
 import { once } from 'node:events';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
+import path from 'node:path';
 import Database from 'better-sqlite3';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -52,6 +54,19 @@ function askedQuestion(rig: Rig): string {
   return ask(rig.inner, claim.attempt).id;
 }
 
+/** One artifact of an attempt, with its file. */
+function artifactOf(rig: Rig): string {
+  const attemptId = claimedAttempt(rig);
+  const workUnitId = rig.store.attempts.get(attemptId)?.workUnitId ?? '';
+  const directory = path.join(rig.inner.settings.attemptsDirectory, workUnitId, attemptId);
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(path.join(directory, 'stdout.log'), 'out\n');
+  const row = { id: 'artifact-1', workUnitId, attemptId, kind: 'stdout', bytes: 4 } as const;
+  const rest = { fileName: 'stdout.log', truncated: false, sha256: '0', createdAt: '2026-01-02' };
+  rig.store.write(() => rig.store.artifacts.insert({ ...row, ...rest }));
+  return row.id;
+}
+
 const NOTHING = { body: {} };
 
 const RECIPES: Readonly<Record<string, Make>> = {
@@ -74,6 +89,12 @@ const RECIPES: Readonly<Record<string, Make>> = {
   'post /approvals/{id}/deny': (rig) => ({
     path: `/approvals/${askedQuestion(rig)}/deny`,
     body: { reason: 'no', fail: false },
+    status: 200,
+  }),
+  'get /work-units/{id}/artifacts': unit('/artifacts'),
+  'get /artifacts/{id}': (rig) => ({ path: `/artifacts/${artifactOf(rig)}`, status: 200 }),
+  'get /artifacts/{id}/content': (rig) => ({
+    path: `/artifacts/${artifactOf(rig)}/content`,
     status: 200,
   }),
   'get /channels': plain('/channels'),

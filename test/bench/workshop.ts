@@ -108,6 +108,7 @@ export class Workshop {
       credentialVariables: [],
       timeouts: defaultTimeouts('task_run'),
       controlSocket: path.join(config.directories.runtime, name, 'control.sock'),
+      temporaryDirectory: runner.kind === 'pi' ? path.join(base, 'tmp', name) : null,
       captureBytes: config.file.captureBytes,
       umask: config.umask,
       ceiling: { microUsd: null, tokens: null },

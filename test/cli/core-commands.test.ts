@@ -28,6 +28,8 @@ const COMMANDS = [
   ['leases'],
   ['slots'],
   ['attempts'],
+  ['artifacts'],
+  ['artifact'],
   ['explain'],
   ['pause'],
   ['drain'],
@@ -56,6 +58,8 @@ describe('without a daemon', () => {
     [['leases']],
     [['slots']],
     [['attempts', 'x']],
+    [['artifacts', 'x']],
+    [['artifact', 'x', 'diff']],
     [['explain', 'x']],
     [['pause']],
     [['drain', '--wait']],
@@ -79,6 +83,8 @@ describe('without a daemon', () => {
 describe('usage', () => {
   it.each<[string[], string]>([
     [['retry'], "missing required argument 'handle'"],
+    [['artifact', 'x', 'core'], 'Allowed choices are stdout, stderr, transcript, diff'],
+    [['artifact', 'x', 'diff', '--attempt', '0'], '"0" is not the number of an attempt'],
     [['completion', 'csh'], 'Allowed choices are bash, zsh, fish'],
     [['channels', 'set', 'x', '--max-concurrent-runs', '0'], '--max-concurrent-runs "0"'],
     [['channels', 'set', 'x', '--on-newer', 'y'], 'Allowed choices are block, supersede, queue'],

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { newNonce, randomHandle, timestamp, uuidv7 } from '../../src/domain/ids.ts';
+import {
+  longId,
+  newNonce,
+  randomHandle,
+  shortId,
+  timestamp,
+  uuidv7,
+} from '../../src/domain/ids.ts';
 import { handleSchema } from '../../src/domain/names.ts';
 
 /** 2^48 - 1 milliseconds is the last instant a version 7 UUID holds (year 10889). */
@@ -88,5 +95,28 @@ describe('a timestamp', () => {
         expect(Date.parse(text)).toBe(now);
       }),
     );
+  });
+});
+
+describe('the short form of a UUID', () => {
+  it('leads back to it, and has 22 characters that no path minds', () => {
+    fc.assert(
+      fc.property(time, bytes(16), (now, random) => {
+        const id = uuidv7(at(now, random));
+        expect(shortId(id)).toMatch(/^[A-Za-z0-9_-]{22}$/);
+        expect(longId(shortId(id))).toBe(id);
+      }),
+    );
+  });
+
+  it('is of no other text', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        const long = longId(text);
+        expect(long === null || shortId(long) === text).toBe(true);
+      }),
+    );
+    for (const text of ['', '.trash', 'A'.repeat(21), `${'A'.repeat(21)}B`, 'A'.repeat(23)])
+      expect(longId(text)).toBeNull();
   });
 });

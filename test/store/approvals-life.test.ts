@@ -22,6 +22,7 @@ const gathered = (known: ReturnType<typeof evidence>) => ({
   record: null,
   unusable: null,
   disagreement: null,
+  artifacts: [],
   loss,
 });
 

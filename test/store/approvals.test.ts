@@ -27,6 +27,7 @@ const gathered = (known: Evidence) => ({
   record: null,
   unusable: null,
   disagreement: null,
+  artifacts: [],
   loss: { session: null, cwd: { path: '/', exists: true } },
 });
 

@@ -25,6 +25,7 @@ const gathered = (known: Evidence) => ({
   record: null,
   unusable: null,
   disagreement: null,
+  artifacts: [],
   loss: { session: null, cwd: { path: '/', exists: true } },
 });
 const NOTHING_RAN = evidence({ claim: 'revoked', opened: null });

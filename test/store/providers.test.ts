@@ -43,6 +43,7 @@ function finish(rig: QueueRig, id: string, word: Partial<LastWord>): void {
     unusable: null,
     disagreement: null,
     loss: null,
+    artifacts: [],
   });
 }
 

@@ -116,6 +116,7 @@ function makeContext(directory: string, store: Store): Context {
       sessionsDirectory: path.join(directory, 'sessions'),
       exitsDirectory: path.join(directory, 'exits'),
       decisionsDirectory: path.join(directory, 'decisions'),
+      temporaryDirectory: path.join(directory, 'tmp'),
       runtimeDirectory: path.join(directory, 'run'),
       node: process.execPath,
       wrapper: '/nowhere/wrapper.js',

@@ -90,6 +90,7 @@ export class InProcessDaemon {
           sessionsDirectory: sessions,
           exitsDirectory: exits,
           decisionsDirectory: decisions,
+          temporaryDirectory: directories.temporary,
           runtimeDirectory: runtime,
           node,
           wrapper: WRAPPER,

@@ -75,6 +75,7 @@ const settings: Settings = {
   sessionsDirectory: '/nowhere',
   exitsDirectory: '/nowhere',
   decisionsDirectory: '/nowhere',
+  temporaryDirectory: '/nowhere',
   runtimeDirectory: '/nowhere',
   node: '/nowhere',
   wrapper: '/nowhere',

@@ -65,6 +65,7 @@ describe('a Pi run in a transient unit', () => {
       'launch.json',
       'stderr.log',
       'stdout.log',
+      'transcript.txt',
     ]);
     expect(statSync(directory).mode & 0o777).toBe(0o700);
     expect(statSync(path.join(directory, 'events.jsonl')).mode & 0o777).toBe(0o600);

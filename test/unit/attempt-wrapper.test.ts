@@ -165,6 +165,7 @@ const LAUNCH = {
   },
   ceiling: { microUsd: null, tokens: 5 },
   controlSocket: '/c.sock',
+  temporaryDirectory: '/t',
   captureBytes: 10,
   umask: 0o022,
   approvals: null,

@@ -179,6 +179,7 @@ describe('the directories', () => {
       attempts: `${state}/attempts`,
       sessions: `${state}/sessions`,
       exits: `${state}/exits`,
+      temporary: `${state}/tmp`,
       decisions: `${state}/decisions`,
       direct: `${state}/direct`,
       token: `${state}/token`,

@@ -25,6 +25,7 @@ async function launched(start: Executor['start'], spoil: (sessions: string) => v
     attemptsDirectory: place('attempts'),
     sessionsDirectory: place('sessions'),
     exitsDirectory: place('exits'),
+    temporaryDirectory: place('tmp'),
     runtimeDirectory: place('runtime'),
   };
   mkdirSync(settings.exitsDirectory);

@@ -46,6 +46,7 @@ class Watched {
       ...this.rig.context.settings,
       attemptsDirectory: directory('attempts'),
       exitsDirectory: directory('exits'),
+      temporaryDirectory: directory('tmp'),
       runtimeDirectory: directory('runtime'),
     };
     this.context = { ...this.rig.context, settings, executor: this.#executor() };

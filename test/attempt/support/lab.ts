@@ -132,6 +132,7 @@ export async function makeLab(
     environment: { PATH: process.env['PATH'] ?? '', HOME: root, PI_OFFLINE: '1' },
     credentialVariables: [],
     controlSocket: path.join(root, 'run/control.sock'),
+    temporaryDirectory: path.join(root, 'tmp/attempt-1'),
     captureBytes: 64 * 1024,
     umask: 0o022,
     ceiling: { microUsd: null, tokens: null },
