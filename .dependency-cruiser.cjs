@@ -31,6 +31,7 @@ module.exports = {
     only('client', [
       'domain',
       'api/schemas.ts',
+      'api/schemas-approvals.ts',
       'api/schemas-artifacts.ts',
       'api/schemas-explain.ts',
       'api/schemas-maintenance.ts',
@@ -42,6 +43,7 @@ module.exports = {
       'client',
       'systemd',
       'api/schemas.ts',
+      'api/schemas-approvals.ts',
       'api/schemas-artifacts.ts',
       'api/schemas-explain.ts',
       'api/schemas-maintenance.ts',

@@ -21,6 +21,7 @@ import { allCells } from '../../src/domain/states.ts';
 import { defaultTimeouts, WORK_UNIT_KINDS } from '../../src/domain/work-unit.ts';
 import { VERSION } from '../../src/version.ts';
 import { CONFIG_MEANINGS } from './lib/config-meanings.mjs';
+import { EVENT_MEANINGS } from './lib/event-meanings.mjs';
 
 const checkout = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const REFERENCE = 'docs/reference.md';
@@ -28,66 +29,6 @@ const CHECKLIST = 'docs/checklist.md';
 const COMMAND = 'node ops/scripts/docs.mjs';
 
 // --- What the code cannot say itself: one line each, and none may be missing -------------------
-
-const EVENT_MEANINGS = {
-  'work_unit.created': 'The work unit was accepted and stored.',
-  'work_unit.queued': 'It waits to be claimed.',
-  'work_unit.claimed': 'An attempt was made for it; the unit is about to be started.',
-  'work_unit.started': 'Its attempt runs.',
-  'work_unit.heartbeat': 'The sign of life of its attempt changed in kind.',
-  'work_unit.progress': 'A coarse step of the work, as the daemon sees it.',
-  'work_unit.approval_requested': 'It waits for a person’s decision.',
-  'work_unit.cancelling': 'Its end was decided; the process is being ended.',
-  'work_unit.succeeded': 'It ended well.',
-  'work_unit.failed': 'It failed; `errorCode` says how.',
-  'work_unit.cancelled': 'It was cancelled; `errorCode` and `actor` say by what and by whom.',
-  'work_unit.stale': 'Nobody can say how its attempt ended; it waits for reconciling.',
-  'lease.acquired': 'An attempt took a lease.',
-  'lease.renewed': 'A lease was prolonged.',
-  'lease.released': 'A lease was given back, with the reason.',
-  'semaphore.acquired': 'An attempt took a slot.',
-  'semaphore.released': 'A slot was given back.',
-  'artifact.created':
-    'An ended attempt left this file to read: kind, size, digest, whether it is whole.',
-  'diagnostic.stuck_detected': 'A clock says that it no longer gets on.',
-  'attempt.created': 'The row of a new attempt, with its unit name, before the start.',
-  'attempt.reattached': 'A new daemon found the attempt alive and watches it again.',
-  'attempt.ended': 'The end of the attempt: status, code, deciding rule, witness, leftovers.',
-  'diagnostic.spool_line_corrupt': 'A spool line could not be read; the rest went on.',
-  'diagnostic.spool_truncated': 'The spool is shorter than what was read of it (power loss).',
-  'diagnostic.stale_event': 'A word of an attempt that is no longer the active one.',
-  'diagnostic.evidence_disagrees': 'Unit and exit record tell different ends; the unit decided.',
-  'diagnostic.exit_record_unusable':
-    'What lies in the place of the exit record is none; the end was decided without it.',
-  'diagnostic.foreign_unit': 'The unit name was taken by a unit that is not ours.',
-  'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
-  'diagnostic.version_unknown':
-    'The spool goes on in a later format version; it is kept for an outlive that knows it.',
-  'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
-  'diagnostic.provider_paused': 'A provider failed too often or named a reset: its work waits.',
-  'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
-  'attempt.deadline': 'The wrapper met the hard deadline, a moment before systemd would.',
-  'attempt.told_to_stop': 'The wrapper got SIGTERM or an abort.',
-  started: 'The runner’s program is up.',
-  progress: 'A coarse sign that the runner gets on; `kind` says which.',
-  stdout_delta: 'A piece of a command’s stdout.',
-  stderr_delta: 'A piece of a command’s stderr.',
-  'agent.message': 'A piece of the agent’s answer, or the end of one with usage and cost.',
-  'agent.thought': 'A piece of the agent’s reasoning.',
-  'tool.start':
-    'A tool call begins, with its arguments; `fenced`: this was on the disk before it acted.',
-  'tool.update': 'A piece of a tool’s output while it runs.',
-  'tool.end':
-    'A tool call ended, with its result; `fenced`: on the disk before the model heard of it.',
-  'tool.refused':
-    'A call that was not let through: by policy, by a person, or for want of a fence.',
-  'approval.changed': 'A question, its answer or its checkpoint changed; load it again.',
-  'approval.requested': 'A tool call waits for a person.',
-  'approval.resolved': 'The attempt heard the answer to its question, or dropped the question.',
-  succeeded: 'A command exited with 0.',
-  failed: 'A command ended otherwise.',
-  'runner.finished': 'Last spool line: verdict, final text, usage, cost, processes left behind.',
-};
 
 const EXIT_MEANINGS = {
   ok: 'done; for `run`: the work succeeded',

@@ -4,7 +4,8 @@
  * lost attempt means is decided where its end is committed, and nowhere else.
  */
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
-import { commitApprovalResumeTerminal, ledgerOf } from '../supervisor/approval-commits.ts';
+import { ledgerOf } from '../supervisor/approval-commits.ts';
+import { commitApprovalResumeTerminal } from '../supervisor/approval-ledger.ts';
 import type { Context } from '../supervisor/context.ts';
 
 /** Repeatable. @returns ids of the work units whose questions were closed. */

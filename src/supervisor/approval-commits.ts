@@ -1,64 +1,18 @@
 /**
- * The only writers of checkpoints: every change is a compare-and-set on the revision, in the
- * transaction of what it belongs to, with one `approval.changed` event. A caller whose view
- * is stale gets a typed conflict, and nothing of its transaction stays.
+ * Claim and suspension, and what becomes of questions where neither fits. With the terminal
+ * commit (approval-ledger.ts) the only writers of checkpoints. A caller whose view is stale
+ * gets a typed conflict, and nothing of its transaction stays.
  */
-import {
-  type CheckpointFailure,
-  judgeCheckpoint,
-  type Suspension,
-  suspensionOf,
-} from '../domain/approval.ts';
-import { OutliveError } from '../domain/errors.ts';
+import { type Suspension, suspensionOf } from '../domain/approval.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
-import type { ApprovalPatch, ApprovalRow } from '../store/approvals.ts';
+import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
-import type { Store } from '../store/store.ts';
 import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
+import { changeApproval, conflict, endOfRow, type Ledger } from './approval-ledger.ts';
 import type { Context } from './context.ts';
-import type { EventFields, Transaction } from './writer.ts';
+import type { Transaction } from './writer.ts';
 
-/** What a change needs; the writer itself has no context yet. */
-interface Ledger {
-  readonly store: Pick<Store, 'approvals'>;
-  readonly at: string;
-  append(workUnitId: string, events: readonly EventFields[]): void;
-}
-
-function conflict(row: Pick<ApprovalRow, 'id'>, why: string): OutliveError {
-  return new OutliveError('checkpoint_conflict', `Approval ${row.id}: ${why}. Look again.`, {
-    extra: { approvalId: row.id },
-  });
-}
-
-/**
- * Changes one row and tells of it.
- * @throws OutliveError `checkpoint_conflict` when the row is another one by now.
- */
-export function changeApproval(
-  { store, at, append }: Ledger,
-  row: ApprovalRow,
-  patch: ApprovalPatch,
-  cause: string,
-): void {
-  if (!store.approvals.move(row, patch, at)) throw conflict(row, 'it was changed meanwhile');
-  append(row.workUnitId, [
-    {
-      type: 'approval.changed',
-      actor: 'system',
-      attemptId: patch.boundAttemptId ?? row.boundAttemptId ?? row.attemptId,
-      data: {
-        approvalId: row.id,
-        cause,
-        status: patch.status ?? row.status,
-        checkpoint: patch.checkpoint ?? row.checkpoint,
-        revision: row.revision + 1,
-        ...(patch.failureCode ? { failureCode: patch.failureCode } : {}),
-      },
-    },
-  ]);
-}
-
+/** What a change of a checkpoint needs of a transaction. */
 export const ledgerOf = (context: Context, transaction: Transaction): Ledger => ({
   store: context.store,
   at: transaction.at,
@@ -187,30 +141,6 @@ export function commitApprovalResumeSuspension(
     patch,
   });
   return kind;
-}
-
-/** What the end of its work means for an open checkpoint. */
-function endOfRow(row: ApprovalRow): ApprovalPatch {
-  const failed = (failureCode: CheckpointFailure): ApprovalPatch => ({
-    checkpoint: 'resume_failed',
-    failureCode,
-  });
-  if (row.status === 'pending') return { status: 'dropped', checkpoint: 'closed' };
-  if (judgeCheckpoint(row, null) === 'effect_unknown') return failed('effect_unknown');
-  if (row.checkpoint === 'resume_pending') {
-    return row.ended || row.status === 'denied' ? { checkpoint: 'resumed' } : failed('work_ended');
-  }
-  return { checkpoint: 'closed' };
-}
-
-/**
- * commitApprovalResumeTerminal: nothing of ended work stays open. Called by the writer in
- * the transaction that moves a work unit to an end, whoever moves it.
- */
-export function commitApprovalResumeTerminal(ledger: Ledger, workUnitId: string): void {
-  for (const row of ledger.store.approvals.open(workUnitId)) {
-    changeApproval(ledger, row, endOfRow(row), 'work_ended');
-  }
 }
 
 /**

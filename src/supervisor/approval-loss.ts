@@ -9,7 +9,8 @@ import { describeOutcome, type LossCode, type ResumeBlock } from '../domain/outc
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { changeApproval, commitApprovalResumeSuspension, ledgerOf } from './approval-commits.ts';
+import { commitApprovalResumeSuspension, ledgerOf } from './approval-commits.ts';
+import { changeApproval } from './approval-ledger.ts';
 import type { Context } from './context.ts';
 import { type LossEvidence, lossDecision, noteOf, resumeKey } from './lost.ts';
 import { timeLeft } from './time-left.ts';

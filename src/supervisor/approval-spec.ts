@@ -10,7 +10,6 @@ import {
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import type { AttemptPaths } from './attempt-directory.ts';
 import type { Context } from './context.ts';
 
 /** The first that is given: the work unit's own, its channel's, its kind's, the workspace's. */
@@ -52,7 +51,7 @@ export function approvalSpec(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: Pick<AttemptRow, 'id' | 'createdAt'>,
-  paths: Pick<AttemptPaths, 'decisions'>,
+  paths: { readonly decisions: string },
 ): ApprovalSpec {
   const { approvals } = context.store;
   return {

@@ -13,7 +13,7 @@ import type { AttemptPatch, AttemptRow } from '../store/attempts.ts';
 import type { EventRow } from '../store/events.ts';
 import type { Store } from '../store/store.ts';
 import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
-import { commitApprovalResumeTerminal } from './approval-commits.ts';
+import { commitApprovalResumeTerminal } from './approval-ledger.ts';
 import type { Hub } from './hub.ts';
 
 /** The event that tells of an arrival in a state. */
