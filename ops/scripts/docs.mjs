@@ -73,11 +73,9 @@ const EVENT_MEANINGS = {
   stderr_delta: 'A piece of a command’s stderr.',
   'agent.message': 'A piece of the agent’s answer, or the end of one with usage and cost.',
   'agent.thought': 'A piece of the agent’s reasoning.',
-  'tool.start':
-    'A tool call begins, with its arguments; `fenced`: this was on the disk before it acted.',
+  'tool.start': 'A tool call begins; `fenced`: this was on the disk before it acted.',
   'tool.update': 'A piece of a tool’s output while it runs.',
-  'tool.end':
-    'A tool call ended, with its result; `fenced`: on the disk before the model heard of it.',
+  'tool.end': 'A tool call ended; `fenced`: on the disk before the model heard of it.',
   'tool.refused':
     'A call that was not let through: by policy, by a person, or for want of a fence.',
   'approval.requested': 'A tool call waits for a person.',
