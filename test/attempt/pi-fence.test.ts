@@ -260,6 +260,58 @@ test('an extension that replaces bash from the outset and Pi do not start togeth
   expect(model.requests()).toEqual([]);
 });
 
+test("what the model runs cannot open Pi's stdin, over which its calls are let go", async () => {
+  const { lab } = await makePiLab({
+    script: ['bash readlink /proc/$PPID/fd/0; echo no > /proc/$PPID/fd/0', 'say done'],
+  });
+  const { lines } = await lab.run();
+  const [, end] = told(lines, 'tool.end')[0] ?? [];
+  expect(end?.['result']).toMatch(/^socket:.*No such device or address/s);
+});
+
+test('what only reads and was replaced by another extension is held back, too', async () => {
+  const { lab, messages } = await makeLabBeside(
+    OTHER_TOOL.replace("name: 'deploy'", "name: 'read'"),
+    {
+      script: ['call read {"command":"touch unseen"}', 'say done'],
+    },
+  );
+  expect((await lab.run()).word.text).toBe('done');
+  expect(existsSync(path.join(lab.launch.cwd, 'unseen'))).toBe(false);
+  const result = (await messages()).find(({ role }) => role === 'toolResult');
+  expect(JSON.stringify(result?.content)).toContain('read was replaced by');
+});
+
+test('a call that another tool makes is fenced as one of the model is', async () => {
+  const calls = OTHER_TOOL.replace(
+    "label: 'deploy'",
+    `label: 'deploy', exposure: 'model-only', execute: async (id, input, signal, update, context) => {
+      const { result } = await context.executeTool('bash', input);
+      return { ...result, details: {} };
+    }`,
+  );
+  const { lab } = await makeLabBeside(calls, {
+    script: ['call deploy {"command":"echo nested"}', 'say done'],
+    launch: {
+      approvals: new Decider().spec({
+        rules: [
+          { effect: 'allow', tool: 'deploy' },
+          { effect: 'deny', tool: 'bash', argument: { pattern: 'denied' } },
+        ],
+        otherwise: 'allow',
+      }),
+    },
+  });
+  const { lines } = await lab.run();
+  const outer = String(told(lines, 'tool.start')[0]?.[1]['toolCallId']);
+  expect(told(lines, ...CALLS)).toMatchObject([
+    ['tool.start', { toolCallId: outer, tool: 'deploy' }],
+    ['tool.start', { toolCallId: `${outer}/1`, tool: 'bash', fenced: true }],
+    ['tool.end', { toolCallId: `${outer}/1`, tool: 'bash', result: 'nested\n', fenced: true }],
+    ['tool.end', { toolCallId: outer, tool: 'deploy', fenced: true }],
+  ]);
+});
+
 test('a Pi that does not load our extension gets no prompt', async () => {
   const drops = `set -- "$@"; for a; do shift; [ "$a" = -e ] && skip=1 && continue; [ -n "$skip" ] && skip= && continue; set -- "$@" "$a"; done; exec "$@"`;
   const { lab, model } = await makePiLab({
