@@ -64,7 +64,8 @@ export interface ProgressData {
     | 'tool_call_stream'
     | 'output_dropped'
     | 'output_held'
-    | 'control_unavailable';
+    | 'control_unavailable'
+    | 'sandbox_weaker';
   /** The sentence a person reads. */
   readonly message: string;
   readonly [detail: string]: unknown;
