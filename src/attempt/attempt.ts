@@ -10,6 +10,7 @@ import {
   type LaunchFile,
   type LiveState,
 } from '../domain/attempt-files.ts';
+import type { SandboxMode } from '../domain/sandbox.ts';
 import { runCommand } from './command-runner.ts';
 import { ControlServer } from './control-server.ts';
 import { armDeadline, planDeadline } from './deadline.ts';
@@ -17,7 +18,8 @@ import { type Credentials, readCredentials, type WrapperEnvironment } from './en
 import type { AbortReason, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
-import { readLeftovers, readMarked } from './leftovers.ts';
+import { type Leftover, readLeftovers, readMarked } from './leftovers.ts';
+import { type Nest, NestError, openNest } from './nest.ts';
 import { runPi } from './pi-runner.ts';
 import { type Redact, redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
@@ -47,6 +49,7 @@ export class Attempt {
   readonly #redact: Redact;
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
+  #nest: Nest | null = null;
   #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
 
   /** Opens the spool, durably. Throws when that fails: then nothing may run. */
@@ -70,14 +73,14 @@ export class Attempt {
 
   /** Runs the runner to its end and writes the last word. */
   async run(): Promise<Ending> {
-    const { launch, environment, ageMs } = this.#setting;
+    const { launch, ageMs } = this.#setting;
     const control = this.#openControl();
     const deadline = planDeadline(launch.timeouts.hardTimeoutMs);
     const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
     const result = await this.#runRunner();
     disarm();
-    const { invocationId, mark, nonce } = environment;
-    const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
+    const leftovers = this.#leftovers();
+    await this.#nest?.close();
     const word = lastWord(result, this.#stop.request, leftovers, this.#redact);
     const said = this.#spool.finish(word);
     control.close();
@@ -165,8 +168,11 @@ export class Attempt {
     if (!isDirectory(launch.cwd)) {
       return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
     }
-    const context = this.#context(this.#credentials.values);
+    const { values } = this.#credentials;
     try {
+      const refused = await this.#openSandbox();
+      if (refused !== null) return refused;
+      const context = this.#context(values);
       const { runner } = launch;
       return await (runner.kind === 'pi'
         ? runPi(context, runner)
@@ -175,6 +181,49 @@ export class Attempt {
       this.crash(error);
       return failure('runner_error', String(error));
     }
+  }
+
+  /** Null when the runner may run, in what there is; else why it may not. */
+  async #openSandbox(): Promise<RunnerResult | null> {
+    const { launch, environment } = this.#setting;
+    const { sandbox } = launch;
+    if (sandbox === null) return null;
+    if (sandbox.weaker !== null) this.#sandboxWeaker(sandbox.mode, sandbox.weaker);
+    if (sandbox.mode !== 'nest') return null;
+    try {
+      this.#nest = await openNest(sandbox, {
+        cwd: launch.cwd,
+        without: launch.credentialVariables,
+        mark: environment.mark,
+        signal: this.#stop.signal,
+      });
+      return null;
+    } catch (error) {
+      if (!(error instanceof NestError)) throw error;
+      const { request } = this.#stop;
+      if (request !== null) return failure(request.code ?? 'aborted', request.message);
+      if (sandbox.demanded) {
+        return failure('sandbox_unavailable', `The nest cannot be opened: ${error.message}`);
+      }
+      this.#sandboxWeaker(environment.mark ? 'off' : 'unit', error.message);
+      return null;
+    }
+  }
+
+  #sandboxWeaker(mode: SandboxMode, why: string): void {
+    const what = mode === 'unit' ? 'in the sandbox of its unit only' : 'in no sandbox';
+    this.#spool.append('progress', {
+      kind: 'sandbox_weaker',
+      message: `Commands run ${what}: ${why}`,
+      mode,
+    });
+  }
+
+  #leftovers(): Leftover[] {
+    const { invocationId, mark, nonce } = this.#setting.environment;
+    const all = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
+    const own = this.#nest?.pids;
+    return own === undefined ? all : all.filter(({ pid }) => !own.has(pid));
   }
 
   #context(credentials: Readonly<Record<string, string>>): RunnerContext {
@@ -194,7 +243,7 @@ export class Attempt {
       },
       stop: this.#stop,
       redact: this.#redact,
-      nest: null,
+      nest: this.#nest,
       warn,
     };
   }

@@ -1,7 +1,8 @@
 /** What is mounted over what in a nest: worked out outside, carried out inside (nest-script.ts). */
-import { accessSync, constants, mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { accessSync, constants, readFileSync, realpathSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { SandboxSpec } from '../domain/attempt-files.ts';
+import { makeDirectory } from './files.ts';
 import { isWithin, type ProtectedPaths } from './nest-paths.ts';
 
 /**
@@ -65,7 +66,10 @@ export function planNest(
     [...paths].map((each) => ({ kind, path: each }));
   return {
     mounts: [
-      ...all('pin', [...pins].toSorted((a, b) => a.length - b.length)),
+      ...all(
+        'pin',
+        [...pins].toSorted((a, b) => a.length - b.length),
+      ),
       ...all('hide', hide),
       ...all('lock', [...lock, ...groups]),
       ...all('veil', veil),
@@ -94,7 +98,7 @@ const isDirectory = (file: string): boolean =>
 
 function makeIfMissing(directory: string): void {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeDirectory(directory);
   } catch {
     // Not ours to make, so not ours to fill either.
   }
@@ -128,7 +132,7 @@ function parseMountInfo(text: string): MountPoint[] {
       const [before = '', after = ''] = line.split(' - ');
       const fields = before.split(' ');
       return {
-        path: unescape(fields[4] ?? ''),
+        path: unescaped(fields[4] ?? ''),
         readOnly: (fields[5] ?? '').split(',').includes('ro'),
         type: after.split(' ')[0] ?? '',
       };
@@ -136,7 +140,7 @@ function parseMountInfo(text: string): MountPoint[] {
 }
 
 /** Blanks and backslashes are written as octal numbers. */
-const unescape = (text: string): string =>
+const unescaped = (text: string): string =>
   text.replace(/\\(\d{3})/g, (_all, octal: string) =>
     String.fromCharCode(Number.parseInt(octal, 8)),
   );

@@ -94,16 +94,18 @@ export function openCommand(
 /**
  * Into the first user namespace with its mounts and processes, and from there into the second.
  * The working directory is looked up by name inside: one that was carried in would be of the
- * mounts outside, and so would be its parents.
+ * mounts outside, and so would be its parents. A signal to the group is for the command: the
+ * nsenter that waits for it ignores what would end it sooner.
  */
 const ENTER = `
 keeper=/proc/$1/ns nsenter=$2 setpriv=$3 env=$4 drop=$5 keys=$6
 shift 6
 here=$(pwd -P) || exit 126
+trap '' TERM INT HUP
 exec "$nsenter" --user="$keeper/user" --mount="$keeper/mnt" --ipc="$keeper/ipc" \\
   --pid="$keeper/pid_for_children" --preserve-credentials -- \\
   "$nsenter" --user=/proc/1/ns/user --preserve-credentials -- \\
-  "$setpriv" --no-new-privs $drop -- "$env" --chdir="$here" $keys -- "$@"
+  "$setpriv" --no-new-privs $drop -- "$env" --chdir="$here" --default-signal=TERM,INT,HUP $keys -- "$@"
 `;
 
 /** What is put before a command; `without` are variables it does not get. */

@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
-import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
+import type { ClaimFile, LaunchFile, SandboxSpec } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -73,6 +73,7 @@ function launchFile(
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
   paths: AttemptPaths,
+  sandbox: SandboxSpec | null,
 ): LaunchFile {
   const { request } = workUnit;
   const { settings } = context;
@@ -111,6 +112,7 @@ function launchFile(
     captureBytes: settings.captureBytes,
     umask: settings.umask,
     approvals: null,
+    sandbox,
   };
 }
 
@@ -119,13 +121,17 @@ export async function prepareAttempt(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
+  sandbox: SandboxSpec | null,
 ): Promise<AttemptPaths> {
   const paths = attemptPaths(context.settings, attempt);
   const privately = { recursive: true, mode: 0o700 } as const;
   await mkdir(paths.directory, privately);
   await mkdir(path.dirname(paths.sessionFile), privately);
   await mkdir(paths.runtime, privately);
-  await writeDurably(paths.launch, JSON.stringify(launchFile(context, workUnit, attempt, paths)));
+  await writeDurably(
+    paths.launch,
+    JSON.stringify(launchFile(context, workUnit, attempt, paths, sandbox)),
+  );
   if (workUnit.runnerId === 'pi') await writeCredentials(paths, context.settings.keys);
   return paths;
 }

@@ -1,4 +1,5 @@
 /** What an executor is asked to start. */
+import type { SandboxSpec } from '../domain/attempt-files.ts';
 import type { StartRequest } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -12,6 +13,7 @@ export function startRequest(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: StartedAttempt,
+  sandbox: SandboxSpec | null,
 ): StartRequest {
   const { settings } = context;
   const paths = attemptPaths(settings, attempt);
@@ -34,5 +36,8 @@ export function startRequest(
       : [],
     hardTimeoutMs: workUnit.timeoutPolicy.hardTimeoutMs,
     cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
+    ...(settings.sandbox && sandbox && sandbox.mode !== 'off'
+      ? { sandbox: settings.sandbox.unit }
+      : {}),
   };
 }

@@ -228,6 +228,7 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     live: () => {},
     stop: new StopSwitch(),
     redact: redactor({}),
+    nest: null,
     warn: () => {},
   };
   // Reads its input to the end and says nothing.
