@@ -86,11 +86,7 @@ function nestPlaces({ directories, home, file, runnerEnvironment }: Config): Nes
     ],
     readOnly: [
       // Each is run, or believed, outside of any nest some time later.
-      ...[...configHomes].flatMap((each) => [
-        path.join(each, 'systemd'),
-        path.join(each, 'environment.d'),
-        path.join(each, 'autostart'),
-      ]),
+      ...[...configHomes].map((each) => path.join(each, 'systemd')),
       path.join(home, '.local', 'share', 'systemd'),
       path.dirname(directories.configFile),
       directories.cache,

@@ -163,6 +163,8 @@ const LAUNCH = {
     toolTimeoutMs: 1,
   },
   ceiling: { microUsd: null, tokens: 5 },
+  approvals: null,
+  sandbox: null,
   controlSocket: '/c.sock',
   captureBytes: 10,
   umask: 0o022,
@@ -172,9 +174,9 @@ test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation and no ceiling has none', () => {
+test('a launch file of a daemon that knew no continuation, ceiling or sandbox has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
-  const { ceiling: _ceiling, ...older } = { ...LAUNCH, runner };
+  const { ceiling: _ceiling, sandbox: _sandbox, ...older } = { ...LAUNCH, runner };
   const ceiling = { microUsd: null, tokens: null };
   expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });

@@ -68,6 +68,7 @@ describe('config.json', () => {
         kinds: { task_run: { maxCostUsd: 2.5 } },
       },
       admission: { minFreeMemory: 1_048_576 },
+      sandbox: { mode: 'unit' as const, hide: ['/home/me/.ssh'], show: ['/run/docker.sock'] },
       captureBytes: 4096,
     };
     writeConfig(file);
