@@ -10,43 +10,49 @@ import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
 import type { ExecutorKind } from './conformance.ts';
 import { appears, type DaemonProcess, type Rig } from './rig.ts';
 
-/** Shell that reaches out of the nest; every line is to fail. Variables are of facts(). */
-const ATTACKS: Readonly<Record<string, string>> = {
+/**
+ * Shell that reaches out of the nest; every line is to fail, and every one works where there is
+ * no sandbox (tested too). Variables are of facts().
+ */
+const REACHES: Readonly<Record<string, string>> = {
   'reads the token': 'cat "$STATE"/token/*',
-  'reads the store': 'ls "$STATE/store"/* && cat "$STATE"/store/*',
+  'reads the store': 'cat "$STATE"/store/*',
   'reads the token by a relative path': 'cat ../state/outlive/*/token/*',
   'reads another attempt': 'cat "$VICTIM_DIRECTORY/events.jsonl"',
   'reads its own launch file': 'cat "$DIRECTORY/launch.json"',
   'reads sessions': 'ls "$STATE/sessions"',
-  'reads credentials of others': 'ls "$USER_RUNTIME/credentials"/* "$RUNTIME"/*/keys',
-  'reads the keys of Pi':
-    'grep -r . "$PI_CODING_AGENT_DIR/auth.json" "$PI_CODING_AGENT_DIR/models.json"',
+  'reads credentials of others': 'cat "$USER_RUNTIME"/planted/key "$RUNTIME"/planted/key',
+  'reads the keys of Pi': 'grep key "$AGENT/auth.json" || grep -i key "$AGENT/models.json"',
   'asks the API': 'knock "$API"',
   'answers its own control socket': 'knock "$RUNTIME/$ATTEMPT/control.sock"',
-  'writes a decision':
-    'mkdir -p "$STATE/decisions/$ATTEMPT" && echo {} >"$STATE/decisions/$ATTEMPT/x.json"',
-  'forges its spool': 'echo "{}" >>"$DIRECTORY/events.jsonl"',
-  'forges its exit record': 'echo "{}" >"$STATE/exits/$NONCE.json"',
-  'moves the state aside': 'mv "$STATE_HOME" "$STATE_HOME.aside"',
-  'moves what is above it aside': 'mv "$BASE" "$BASE.aside"',
-  'moves the person’s configuration aside': 'mv "$HOME/.config" "$HOME/.config.aside"',
+  'writes a decision': 'echo {} >"$STATE/decisions/planted.json"',
+  'forges its spool': 'echo >>"$DIRECTORY/events.jsonl"',
+  'forges its exit record': 'echo "{}" >"$STATE/exits/planted.json"',
   'writes a unit':
     'mkdir -p "$HOME/.config/systemd/user" && echo >"$HOME/.config/systemd/user/evil.service"',
   'writes a unit where programs may':
     'mkdir -p "$HOME/.local/share/systemd/user" && echo >"$HOME/.local/share/systemd/user/evil.service"',
-  'writes the configuration of outlive': 'echo "{}" >"$XDG_CONFIG_HOME/outlive/config.json"',
+  'writes the configuration of outlive':
+    'mkdir -p "$XDG_CONFIG_HOME/outlive" && echo "{}" >"$XDG_CONFIG_HOME/outlive/config.json"',
   'writes code that Pi loads from its cache':
     'mkdir -p "$NODE_COMPILE_CACHE" && echo >"$NODE_COMPILE_CACHE/evil"',
-  'gives Pi an extension':
-    'mkdir -p "$PI_CODING_AGENT_DIR/extensions" && echo >"$PI_CODING_AGENT_DIR/extensions/evil.ts"',
-  'signals the daemon': 'kill -STOP "$DAEMON"',
-  'signals its wrapper': 'kill -STOP "$WRAPPER"',
-  'signals another attempt': 'kill -KILL "$VICTIM"',
+  'gives Pi an extension': 'mkdir -p "$AGENT/extensions" && echo >"$AGENT/extensions/evil.ts"',
+  'signals its wrapper': 'kill -CONT "$WRAPPER"',
+  'signals another attempt': 'kill -CONT "$VICTIM"',
   'sees the wrapper': 'cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep "attempt/[m]ain"',
   'reads the environment of the wrapper':
     'cat /proc/[0-9]*/environ | tr "\\0" "\\n" | grep "OUTLIVE_[N]ONCE"',
-  'reads the memory of the daemon': 'head -c 1 "/proc/$DAEMON/mem"',
-  'traces the first process': 'cat /proc/1/mem',
+  // The same permission as to trace it, or to read its memory (man proc_pid_maps).
+  'looks into the memory of the wrapper': 'cat "/proc/$WRAPPER/maps" | grep node',
+  'moves the person’s configuration aside':
+    'mkdir -p "$HOME/.config" && mv "$HOME/.config" "$HOME/.config.aside"',
+};
+
+/** The same, only that they would leave nothing to test with, or need more than a user has. */
+const DEEDS: Readonly<Record<string, string>> = {
+  'stops the daemon': 'kill -STOP "$DAEMON"',
+  'moves the state aside': 'mv "$STATE_HOME" "$STATE_HOME.aside"',
+  'moves what is above it aside': 'mv "$BASE" "$BASE.aside"',
   'joins another control group':
     'for group in $GROUPS_OF_CONTROL; do echo $$ >"$group/cgroup.procs" && exit 0; done; exit 1',
   'freezes another control group':
@@ -57,17 +63,17 @@ const ATTACKS: Readonly<Record<string, string>> = {
   'makes a cover writable':
     'unshare --user --map-root-user --mount mount -o remount,bind,rw "$HOME/.config/systemd"',
   'leaves through the first process': 'nsenter --target 1 --mount --user true',
-  'talks to the journal': 'knock /run/systemd/journal/stdout',
 };
 
 /** Only where there is a manager. */
-const SYSTEMD_ATTACKS: Readonly<Record<string, string>> = {
+const SYSTEMD_REACHES: Readonly<Record<string, string>> = {
   'starts a unit':
     'XDG_RUNTIME_DIR="$USER_RUNTIME" DBUS_SESSION_BUS_ADDRESS="$BUS" systemd-run --user true',
   'starts a unit by the manager’s own socket':
     'XDG_RUNTIME_DIR="$USER_RUNTIME" systemctl --user status',
-  'asks the system’s manager': 'knock /run/systemd/private',
   'asks the system bus': 'knock /run/dbus/system_bus_socket',
+  'talks to the journal': 'knock /run/systemd/journal/stdout',
+  'joins the control group of another attempt': 'sh -c "echo $$ >"$VICTIM_GROUP/cgroup.procs""',
 };
 
 /** Every line is to succeed. */
@@ -143,9 +149,11 @@ async function facts(
     WRAPPER: String(data['pid']),
     VICTIM: String(others['pid']),
     DAEMON: String(daemon.pid),
-    GROUPS_OF_CONTROL: controlGroups(daemon.pid).join(' '),
+    GROUPS_OF_CONTROL: controlGroups(Number(others['pid'])).join(' '),
     USER_ID: String(process.getuid?.()),
     TREE: rig.tree,
+    AGENT: path.join(rig.base, 'agent'),
+    VICTIM_GROUP: controlGroups(Number(others['pid'])).at(-1) ?? '',
     XDG_CONFIG_HOME: path.dirname(path.dirname(directories.configFile)),
   };
 }
@@ -156,6 +164,20 @@ function isAlive(pid: number): boolean {
   return (
     existsSync(`/proc/${pid}/stat`) && !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
   );
+}
+
+/** Something to find in each place that may be empty otherwise. */
+function plant(rig: Rig): void {
+  const { token, userRuntime, runtime } = rig.config.directories;
+  writeFileSync(path.join(token, 'planted'), 'token\n');
+  writeFileSync(
+    path.join(rig.base, 'agent', 'auth.json'),
+    '{"lab":{"type":"api_key","key":"k"}}\n',
+  );
+  for (const each of [userRuntime, runtime]) {
+    mkdirSync(path.join(each, 'planted'), { recursive: true });
+    writeFileSync(path.join(each, 'planted', 'key'), 'key\n');
+  }
 }
 
 /** The outcome of every line by its name. */
@@ -191,30 +213,40 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
     await rig.end();
   });
 
+  const ofManager = kind === 'systemd' ? SYSTEMD_REACHES : {};
+
+  /** Runs the lines beside an attempt that has to survive them. */
+  async function attack(sandbox: 'nest' | 'off', lines: Readonly<Record<string, string>>) {
+    plant(rig);
+    const waits = 'echo up; until [ -e go ]; do sleep 0.1; done';
+    const victim = await rig.submit({ argv: ['sh', '-c', waits], sandbox: 'off' });
+    await up(rig, victim.id);
+    const script = `${tries({ ...lines, ...ofManager })}\n${tries(WORK)}\n`;
+    writeFileSync(
+      path.join(rig.tree, 'attack.sh'),
+      `echo up\nuntil [ -e facts.ready ]; do sleep 0.05; done\n. ./facts.sh\n${TRY}\n${script}`,
+    );
+    const own = await rig.submit({ argv: ['sh', 'attack.sh'], sandbox });
+    await up(rig, own.id);
+    const known = await facts(rig, daemon, own, victim);
+    const assignments = Object.entries(known).map(([name, value]) => `${name}=${quoted(value)}\n`);
+    writeFileSync(path.join(rig.tree, 'facts.sh'), assignments.join(''));
+    open('facts.ready');
+    const outcome = await rig.outcome(own.id);
+    open('go');
+    expect((await rig.outcome(victim.id)).workUnit.status, 'of the other one').toBe('succeeded');
+    return { known, ...outcome };
+  }
+
   const open = (gate: string): void => writeFileSync(path.join(rig.tree, gate), '');
 
   describe('a command in a nest', () => {
     it('reaches nothing of outlive, of other attempts or of the manager, and still works', async () => {
-      const waits = 'echo up; until [ -e go ]; do sleep 0.1; done';
-      const victim = await rig.submit({ argv: ['sh', '-c', waits], sandbox: 'off' });
-      await up(rig, victim.id);
-      const attacks = kind === 'systemd' ? { ...ATTACKS, ...SYSTEMD_ATTACKS } : ATTACKS;
-      writeFileSync(
-        path.join(rig.tree, 'attack.sh'),
-        `echo up\nuntil [ -e facts.ready ]; do sleep 0.05; done\n. ./facts.sh\n${TRY}\n${tries(attacks)}\n${tries(WORK)}\n`,
-      );
-      const own = await rig.submit({ argv: ['sh', 'attack.sh'], sandbox: 'nest' });
-      await up(rig, own.id);
-      const known = await facts(rig, daemon, own, victim);
-      writeFileSync(
-        path.join(rig.tree, 'facts.sh'),
-        Object.entries(known)
-          .map(([name, value]) => `${name}=${quoted(value)}\n`)
-          .join(''),
-      );
-      open('facts.ready');
-      const { workUnit, events } = await rig.outcome(own.id);
-      expect(results(events)).toEqual({ ...all(attacks, 'failed'), ...all(WORK, 'done') });
+      const { known, events, workUnit } = await attack('nest', { ...REACHES, ...DEEDS });
+      expect(results(events)).toEqual({
+        ...all({ ...REACHES, ...DEEDS, ...ofManager }, 'failed'),
+        ...all(WORK, 'done'),
+      });
       expect([workUnit.status, workUnit.errorCode]).toEqual(['succeeded', null]);
       expect(events.filter(({ type }) => type.startsWith('diagnostic.'))).toEqual([]);
       // And from outside: nothing has happened to what it went for.
@@ -222,8 +254,15 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
       expect(readdirSync(rig.config.directories.decisions)).toEqual([]);
       expect(existsSync(path.join(home, '.config/systemd/user'))).toBe(false);
       await appears(path.join(rig.exitRecords(), `${known['NONCE']}.json`));
-      open('go');
-      expect((await rig.outcome(victim.id)).workUnit.status).toBe('succeeded');
+    });
+
+    it('would reach all of it without', async () => {
+      const { events } = await attack('off', REACHES);
+      const { 'reaps orphans': _theirs, ...work } = WORK;
+      expect(results(events)).toMatchObject({
+        ...all({ ...REACHES, ...ofManager }, 'done'),
+        ...all(work, 'done'),
+      });
     });
 
     it('whose server runs on beside it is ended with the attempt, and named', async () => {
