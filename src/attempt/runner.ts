@@ -34,8 +34,8 @@ export interface RunnerContext {
 /** A room of namespaces for what the model runs. */
 export interface RunnerNest {
   /**
-   * Put before an argv, it runs that argv inside, in the same directory and environment;
-   * without the variables that hold keys.
+   * Put before an argv, it runs that argv inside, in the same directory and environment,
+   * with PWD and without the variables that hold keys.
    */
   readonly enter: readonly string[];
   /** What tools that act outside of it may not touch either; ask judgePath of nest-paths.ts. */
