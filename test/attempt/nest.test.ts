@@ -152,12 +152,22 @@ const world = (line: string): string[] => [
   `${line}; exec "$@"`,
   'world',
 ];
-const WITHOUT_NAMESPACES = world('echo 0 > /proc/sys/user/max_user_namespaces');
+
+/** A world in which a program of the system's is this script. */
+function replaced(name: string, script: string): string[] {
+  const program = path.join(scratch(), name);
+  writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  return world(`real=$(readlink -f /usr/bin/${name}); mount --bind ${program} "$real"`);
+}
+
+/** As where user namespaces are forbidden: the kernel's word for it. */
+const withoutNamespaces = (): string[] =>
+  replaced('unshare', 'echo "unshare: unshare failed: Operation not permitted" >&2; exit 1');
 
 describe('an attempt whose nest cannot be opened', () => {
   test('that was demanded fails, typed, and nothing has run', async () => {
     const lab = await makeShellLab('echo ran > ran', { sandbox: NEST });
-    const wrapper = lab.start({}, WITHOUT_NAMESPACES);
+    const wrapper = lab.start({}, withoutNamespaces());
     expect(await wrapper.ended).toMatchObject({ code: 1 });
     const word = wrapper.spool.lines.at(-1)?.data;
     expect(word).toMatchObject({ verdict: 'error', code: 'sandbox_unavailable' });
@@ -167,7 +177,7 @@ describe('an attempt whose nest cannot be opened', () => {
 
   test('that was not demanded runs without, and says so', async () => {
     const lab = await makeShellLab('echo ran > ran', { sandbox: { ...NEST, demanded: false } });
-    const wrapper = lab.start({}, WITHOUT_NAMESPACES);
+    const wrapper = lab.start({}, withoutNamespaces());
     expect(await wrapper.ended).toMatchObject({ code: 0 });
     expect(readdirSync(lab.launch.cwd)).toEqual(['ran']);
     const said = wrapper.spool.lines.filter(({ type }) => type === 'progress');
@@ -190,20 +200,13 @@ describe('an attempt whose nest cannot be opened', () => {
 
 describe('an attempt whose nest does not get done', () => {
   /** A mount(8) that hangs, with something to mount. */
-  function hanging(directory: string): { sandbox: SandboxSpec; through: string[] } {
-    const program = path.join(directory, 'mount');
-    writeFileSync(program, '#!/bin/sh\nexec sleep 60\n', { mode: 0o755 });
-    const hidden = path.join(directory, 'hidden');
-    mkdirSync(hidden);
-    const real = 'real=$(readlink -f /usr/bin/mount)';
-    return {
-      sandbox: { ...NEST, hidden: [hidden] },
-      through: world(`${real}; mount --bind ${program} "$real"`),
-    };
+  function hanging(): { sandbox: SandboxSpec; through: string[] } {
+    const sandbox = { ...NEST, hidden: [scratch()] };
+    return { sandbox, through: replaced('mount', 'exec sleep 60') };
   }
 
   test('is given up after five seconds', async () => {
-    const { sandbox, through } = hanging(scratch());
+    const { sandbox, through } = hanging();
     const lab = await makeShellLab('echo ran > ran', { sandbox });
     const wrapper = lab.start({}, through);
     expect(await wrapper.ended).toMatchObject({ code: 1 });
@@ -215,7 +218,7 @@ describe('an attempt whose nest does not get done', () => {
   });
 
   test('is stopped as any other', async () => {
-    const { sandbox, through } = hanging(scratch());
+    const { sandbox, through } = hanging();
     const lab = await makeShellLab('echo ran > ran', { sandbox });
     const wrapper = lab.start({}, through);
     await wrapper.event('attempt.opened');
