@@ -72,7 +72,7 @@ while [ $# -gt 0 ]; do
 done
 cd / || exit 1
 exec "$unshare" --user --map-user="$uid" --map-group="$gid" -- "$setpriv" --no-new-privs -- \\
-  /bin/sh -c 'echo ${OPEN}; exec "$0" --ignore-signal=CHLD "$1" infinity >/dev/null 2>&1' "$env" "$sleep"
+  /bin/sh -c 'echo ${OPEN} && exec "$0" --ignore-signal=CHLD "$1" infinity >/dev/null 2>&1' "$env" "$sleep"
 `;
 
 /** The command that makes a nest and stays its keeper: with its SIGKILL all in it ends. */

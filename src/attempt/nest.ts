@@ -100,11 +100,10 @@ async function untilOpen(keeper: ChildProcess, signal: AbortSignal | undefined):
   if (signal?.aborted) aborted();
   const problem = await within(promise, OPEN_MS);
   signal?.removeEventListener('abort', aborted);
-  if (problem === null) {
-    for (const stream of [keeper.stdout, keeper.stderr]) stream?.destroy();
-    return;
-  }
-  keeper.kill('SIGKILL');
+  for (const stream of [keeper.stdout, keeper.stderr]) stream?.destroy();
+  if (problem === null) return;
+  // Its group: a child that was being forked has not asked yet to die with it.
+  if (keeper.pid !== undefined) kill(-keeper.pid);
   throw new NestError(problem === 'late' ? `it did not open within ${OPEN_MS / 1000} s` : problem);
 }
 
