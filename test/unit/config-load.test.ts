@@ -347,6 +347,21 @@ describe('the environment of runners', () => {
   });
 });
 
+describe('the sandbox', () => {
+  it('is as much as can be had, or as the file says, or as the environment says', () => {
+    expect(load().sandbox).toBe('auto');
+    writeConfig({ sandbox: { mode: 'nest' } });
+    expect(load().sandbox).toBe('nest');
+    expect(load({ OUTLIVE_SANDBOX: 'off' }).sandbox).toBe('off');
+  });
+
+  it('of another name is refused', () => {
+    expect(() => load({ OUTLIVE_SANDBOX: 'jail' })).toThrow(
+      /OUTLIVE_SANDBOX is "jail".*unit, nest/,
+    );
+  });
+});
+
 describe('the umask of runners', () => {
   it('is octal in the file, else the daemon’s own', () => {
     expect(load().umask).toBe(process.umask());
