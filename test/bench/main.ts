@@ -12,6 +12,7 @@ import { measureDaemon } from './daemon.ts';
 import { type Figure, table } from './figure.ts';
 import { measureIngest } from './ingest.ts';
 import { measureMemory } from './memory.ts';
+import { measureNest } from './nest.ts';
 import { measureQueue } from './queue.ts';
 import { measureRecovery, measureTree } from './recovery.ts';
 import { measureStart } from './start.ts';
@@ -23,6 +24,7 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   start: measureStart,
   wrapper: measureWrapper,
   pi: measurePi,
+  nest: measureNest,
   memory: measureMemory,
   daemon: measureDaemon,
   ingest: measureIngest,
