@@ -1,4 +1,5 @@
 /** The nest in units of a real user manager, tried from the inside. */
+import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { Rig, systemctl } from '../support/rig.ts';
 import { sandboxTable } from '../support/sandbox.ts';
@@ -6,19 +7,18 @@ import { sandboxTable } from '../support/sandbox.ts';
 describe('on the systemd executor', () => {
   sandboxTable('systemd', () => Rig.create());
 
-  it('a unit without a nest hides what is outlive’s and the manager, and leaves its exit record', async () => {
+  it('a unit without a nest hides what is outlive’s and the manager, and leaves its exit record; T09 systemd#26925, T10 systemd#37135', async () => {
     const rig = await Rig.create();
     onTestFinished(() => rig.end());
     await rig.startDaemon();
     const { store, exits, token, apiSocket, userRuntime, decisions } = rig.config.directories;
-    const hidden = [store, exits, token, apiSocket, `${userRuntime}/systemd`, `${userRuntime}/bus`];
-    const look = hidden.map(
-      (each) => `ls -d ${each}/ ${each}/* >&2 && cat ${each}/* && echo seen ${each}`,
-    );
+    const hidden = [store, exits, token, path.dirname(apiSocket), `${userRuntime}/systemd`];
     const script = [
-      ...look,
+      ...hidden.map((each) => `ls ${each} && echo seen ${each}`),
       `echo x > ${decisions}/forged && echo written`,
       'for group in /sys/fs/cgroup /sys/fs/cgroup/unified; do echo $$ > $group/cgroup.procs && echo moved; done',
+      `XDG_RUNTIME_DIR=${userRuntime} systemd-run --user true && echo started`,
+      `DBUS_SESSION_BUS_ADDRESS=${rig.config.busAddress} systemctl --user status && echo asked`,
       'echo end',
     ].join('\n');
     const { workUnit, events } = await rig.runToEnd({
@@ -34,10 +34,6 @@ describe('on the systemd executor', () => {
       status: 'succeeded',
       exit: { serviceResult: 'success', exitCode: 'exited', exitStatus: '0' },
     });
-    // What it prints itself still reaches the journal.
-    expect(await systemctl('is-system-running').catch(({ stdout }) => String(stdout))).toMatch(
-      /running|degraded/,
-    );
   });
 
   it('a Pi run gets a nest by itself, a command does not', async () => {
