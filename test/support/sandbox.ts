@@ -160,10 +160,13 @@ async function facts(
 
 const isStopped = (pid: string): boolean => /\) T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
+/** One that has only to be reaped, or is just coming apart, has no memory left and runs nothing. */
 function isAlive(pid: number): boolean {
-  return (
-    existsSync(`/proc/${pid}/stat`) && !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  );
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8') !== '';
+  } catch {
+    return false;
+  }
 }
 
 /** Something to find in each place that may be empty otherwise. */
