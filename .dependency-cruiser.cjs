@@ -52,6 +52,7 @@ module.exports = {
       'api/schemas-provider.ts',
       'config.ts',
       'layout.ts',
+      'sandbox-trial.ts',
       'version.ts',
     ]),
     {

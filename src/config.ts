@@ -12,6 +12,7 @@ import { OutliveError } from './domain/errors.ts';
 import { workspaceSchema } from './domain/names.ts';
 import { breakerPolicySchema } from './domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
+import { SANDBOX_SETTINGS, type SandboxSetting } from './domain/sandbox.ts';
 import { spendCeilingSchema } from './domain/spend.ts';
 import { toolPolicySchema } from './domain/tool-policy-schema.ts';
 import { WORK_UNIT_KINDS } from './domain/work-unit.ts';
@@ -26,6 +27,7 @@ function isTimeZone(name: string): boolean {
   }
 }
 
+const absolutePath = z.string().startsWith('/', 'must be an absolute path').max(4096);
 const slots = z.int().min(1).max(10_000);
 
 /** config.json. Every key is optional; an unknown key is an error that names it. */
@@ -121,6 +123,16 @@ export const configFileSchema = z
         minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
+    sandbox: z
+      .strictObject({
+        /** How far what runs is kept from everything else; auto is as much as can be had for Pi. */
+        mode: z.enum(SANDBOX_SETTINGS).default('auto'),
+        /** Further directories that commands in a nest shall not see. */
+        hide: z.array(absolutePath).max(64).default([]),
+        /** Of what is hidden by itself, what shall be seen all the same: the socket of Docker, say. */
+        show: z.array(absolutePath).max(64).default([]),
+      })
+      .prefault({}),
     /** Bytes kept of a runner's stdout and stderr, half head and half tail. */
     captureBytes: z.int().min(4096).max(1_073_741_824).default(1_048_576),
     /** File mode mask of runners, octal; the daemon's own when absent. */
@@ -165,6 +177,8 @@ export interface Config {
   readonly file: ConfigFile;
   /** OUTLIVE_EXECUTOR: where new attempts start; auto is systemd where it can be reached. */
   readonly executor: 'auto' | 'systemd' | 'direct';
+  /** OUTLIVE_SANDBOX, else sandbox.mode of config.json. */
+  readonly sandbox: SandboxSetting;
   readonly busAddress: string;
   /** NOTIFY_SOCKET when a service manager waits for READY=1. */
   readonly notifySocket: string | null;
@@ -273,6 +287,15 @@ function parsePort(text: string | undefined, fromFile: number | null): number | 
 function parseExecutor(text: string): Config['executor'] {
   if (text === 'auto' || text === 'systemd' || text === 'direct') return text;
   throw new OutliveError('usage', `OUTLIVE_EXECUTOR is "${text}"; use auto, systemd or direct.`);
+}
+
+function parseSandbox(text: string): SandboxSetting {
+  const known = SANDBOX_SETTINGS.find((setting) => setting === text);
+  if (known !== undefined) return known;
+  throw new OutliveError(
+    'usage',
+    `OUTLIVE_SANDBOX is "${text}"; use one of ${SANDBOX_SETTINGS.join(', ')}.`,
+  );
 }
 
 /** Null unless it is this process that systemd expects to hear from (sd_watchdog_enabled(3)). */
@@ -403,6 +426,7 @@ export function loadConfig(
     directories: places,
     file,
     executor: parseExecutor(set(env['OUTLIVE_EXECUTOR']) ?? 'auto'),
+    sandbox: parseSandbox(set(env['OUTLIVE_SANDBOX']) ?? file.sandbox.mode),
     busAddress: set(env['DBUS_SESSION_BUS_ADDRESS']) ?? `unix:path=${places.userRuntime}/bus`,
     notifySocket: set(env['NOTIFY_SOCKET']) ?? null,
     watchdogMs: parseWatchdog(env),

@@ -5,8 +5,14 @@ import { fileURLToPath } from 'node:url';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 
+/** Where this installation lies. */
+export const CHECKOUT = root;
+
 /** The wrapper always runs from dist/: its start-up is paid on every attempt. */
 export const WRAPPER = path.join(root, 'dist', 'attempt', 'main.js');
+
+/** Beside the wrapper: tries a nest out, where the wrapper would open one. */
+export const SANDBOX_PROBE = path.join(root, 'dist', 'attempt', 'sandbox-probe.js');
 
 /**
  * Node's flags for the daemon. Most of what it allocates is an event on its way and dies at

@@ -27,7 +27,11 @@ if (compiled.status !== 0) process.exit(compiled.status ?? 1);
 // starts a third faster than from forty.
 rmSync(at('dist.new/attempt'), { recursive: true, force: true });
 await esbuild.build({
-  entryPoints: [at('src/attempt/main.ts'), at('src/attempt/pi-extension.ts')],
+  entryPoints: [
+    at('src/attempt/main.ts'),
+    at('src/attempt/pi-extension.ts'),
+    at('src/attempt/sandbox-probe.ts'),
+  ],
   outdir: at('dist.new/attempt'),
   bundle: true,
   // Pi gives its extensions its own copy.

@@ -10,6 +10,7 @@ import {
   type LaunchFile,
   type LiveState,
 } from '../domain/attempt-files.ts';
+import type { SandboxMode } from '../domain/sandbox.ts';
 import { Capture } from './capture.ts';
 import { CHANGES_MS, Changes } from './changes.ts';
 import { runCommand } from './command-runner.ts';
@@ -19,7 +20,8 @@ import { type Credentials, readCredentials, type WrapperEnvironment } from './en
 import type { AbortReason, Emit, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
 import { lastWord } from './last-word.ts';
-import { readLeftovers, readMarked } from './leftovers.ts';
+import { type Leftover, readLeftovers, readMarked } from './leftovers.ts';
+import { type Nest, NestError, openNest } from './nest.ts';
 import { runPi } from './pi-runner.ts';
 import { type Redact, redactor } from './redact.ts';
 import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
@@ -59,6 +61,7 @@ export class Attempt {
   #changes: Changes | null = null;
   /** When a stop's grace is over, monotonic. */
   #graceEnds = Number.POSITIVE_INFINITY;
+  #nest: Nest | null = null;
   #live: LiveState = { currentTool: null, costUsd: null, totalTokens: null };
 
   /** Opens the spool, durably. Throws when that fails: then nothing may run. */
@@ -85,7 +88,7 @@ export class Attempt {
 
   /** Runs the runner to its end and writes the last word. */
   async run(): Promise<Ending> {
-    const { launch, environment, ageMs } = this.#setting;
+    const { launch, ageMs } = this.#setting;
     const control = this.#openControl();
     const deadline = planDeadline(launch.timeouts.hardTimeoutMs);
     const disarm = armDeadline(deadline.afterMs, ageMs, () => this.#deadline(deadline.graceMs));
@@ -95,8 +98,8 @@ export class Attempt {
     const stop = this.#stop.request;
     const forChanges = this.#timeForChanges(stop);
     if (forChanges > 0) await this.#changes?.end(forChanges);
-    const { invocationId, mark, nonce } = environment;
-    const leftovers = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
+    const leftovers = this.#leftovers();
+    await this.#nest?.close();
     const word = lastWord(result, stop, leftovers, this.#redact);
     this.#transcript?.finish(word);
     const said = this.#spool.finish(word);
@@ -186,11 +189,14 @@ export class Attempt {
     if (!isDirectory(launch.cwd)) {
       return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
     }
-    const context = this.#context(this.#credentials.values);
-    await this.#openArtifacts(context);
-    const { request } = this.#stop;
-    if (request !== null) return failure(request.code ?? 'aborted', request.message);
+    const { values } = this.#credentials;
     try {
+      const refused = await this.#openSandbox();
+      if (refused !== null) return refused;
+      const context = this.#context(values);
+      await this.#openArtifacts(context);
+      const { request } = this.#stop;
+      if (request !== null) return failure(request.code ?? 'aborted', request.message);
       const { runner } = launch;
       return await (runner.kind === 'pi'
         ? runPi(context, runner)
@@ -243,6 +249,49 @@ export class Attempt {
     return { TMPDIR: directory };
   }
 
+  /** Null when the runner may run, in what there is; else why it may not. */
+  async #openSandbox(): Promise<RunnerResult | null> {
+    const { launch, environment } = this.#setting;
+    const { sandbox } = launch;
+    if (sandbox === null) return null;
+    if (sandbox.weaker !== null) this.#sandboxWeaker(sandbox.mode, sandbox.weaker);
+    if (sandbox.mode !== 'nest') return null;
+    try {
+      this.#nest = await openNest(sandbox, {
+        cwd: launch.cwd,
+        without: launch.credentialVariables,
+        mark: environment.mark,
+        signal: this.#stop.signal,
+      });
+      return null;
+    } catch (error) {
+      if (!(error instanceof NestError)) throw error;
+      const { request } = this.#stop;
+      if (request !== null) return failure(request.code ?? 'aborted', request.message);
+      if (sandbox.demanded) {
+        return failure('sandbox_unavailable', `The nest cannot be opened: ${error.message}`);
+      }
+      this.#sandboxWeaker(environment.mark ? 'off' : 'unit', error.message);
+      return null;
+    }
+  }
+
+  #sandboxWeaker(mode: SandboxMode, why: string): void {
+    const what = mode === 'unit' ? 'in the sandbox of its unit only' : 'in no sandbox';
+    this.#emit('progress', {
+      kind: 'sandbox_weaker',
+      message: `Commands run ${what}: ${why}`,
+      mode,
+    });
+  }
+
+  #leftovers(): Leftover[] {
+    const { invocationId, mark, nonce } = this.#setting.environment;
+    const all = mark ? readMarked(mark, nonce) : readLeftovers(invocationId);
+    const own = this.#nest?.pids;
+    return own === undefined ? all : all.filter(({ pid }) => !own.has(pid));
+  }
+
   #context(credentials: Readonly<Record<string, string>>): RunnerContext {
     const { launch, directory, environment, warn } = this.#setting;
     const { mark } = environment;
@@ -264,7 +313,7 @@ export class Attempt {
       onLook: (look) => {
         this.#look = look;
       },
-      nest: null,
+      nest: this.#nest,
       warn,
     };
   }

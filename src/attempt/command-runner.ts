@@ -26,7 +26,8 @@ export async function runCommand(
   const started = performance.now();
   const out = openCapture(context, ATTEMPT_FILES.stdout);
   const err = openCapture(context, ATTEMPT_FILES.stderr);
-  const program = startProgram(argv, {
+  const enter = context.nest?.enter ?? [];
+  const program = startProgram([...enter, ...argv], {
     cwd: launch.cwd,
     environment: context.environment,
     stdin: 'ignore',

@@ -66,7 +66,8 @@ export interface ProgressData {
     | 'output_held'
     | 'control_unavailable'
     | 'decision_ignored'
-    | 'temporary_space';
+    | 'temporary_space'
+    | 'sandbox_weaker';
   /** The sentence a person reads. */
   readonly message: string;
   readonly [detail: string]: unknown;

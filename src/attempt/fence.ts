@@ -10,6 +10,7 @@ import { callDiff } from './call-diff.ts';
 import { sha256 } from './decision-files.ts';
 import type { Emit, EventData } from './event-data.ts';
 import type { BeginRecord, EndRecord, FenceAnswer, FenceRecord } from './fence-record.ts';
+import { forbiddenPath } from './forbidden-path.ts';
 import type { GrantBook } from './grants.ts';
 import type { JsonObject } from './json.ts';
 import { insideOf } from './places.ts';
@@ -66,7 +67,9 @@ export class Fence {
     this.#send = send;
     this.#grants = grants;
     this.#questions = approvals && new Questions(approvals, attemptId, emit);
-    const held = READ_ONLY_TOOLS.filter((tool) => mayBeHeld(this.#policy, tool));
+    // Pi's own tools see what its user sees: in a nest their paths are judged, reading or not.
+    const isNested = context.nest !== null;
+    const held = READ_ONLY_TOOLS.filter((tool) => isNested || mayBeHeld(this.#policy, tool));
     this.fenced = [...ACTING_TOOLS, ...held];
     this.plain = READ_ONLY_TOOLS.filter((tool) => !held.includes(tool));
     this.ready = new Promise((resolve) => {
@@ -161,6 +164,8 @@ export class Fence {
     const call = { tool, arguments: record.arguments, cwd };
     const told = this.told(toolCallId, tool, record.arguments);
     const begun: Begun = { ...told, fingerprint: sha256(fingerprintText(call)), stage: 'refused' };
+    const forbidden = forbiddenPath(this.#context, call);
+    if (forbidden !== null) return this.#refuse(begun, 'fence', forbidden);
     const granted = this.#grants.spend(begun.fingerprint);
     if (granted !== null) return this.#start(begun, granted);
     const { cwd: tree } = this.#context.launch;

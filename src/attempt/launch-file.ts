@@ -8,7 +8,9 @@ import {
   type LaunchFile,
   type PiRunnerSpec,
   type RunCeiling,
+  type SandboxSpec,
 } from '../domain/attempt-files.ts';
+import { SANDBOX_MODES } from '../domain/sandbox.ts';
 import type { TimeoutPolicy } from '../domain/work-unit.ts';
 import { FieldReader, LaunchFileError } from './field-reader.ts';
 import { errorCode } from './files.ts';
@@ -73,6 +75,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     captureBytes: read.count('captureBytes'),
     umask: read.count('umask'),
     approvals: readApprovals(raw['approvals'], file),
+    sandbox: readSandbox(raw['sandbox'], `${file}: sandbox`),
   };
 }
 
@@ -101,6 +104,24 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
 /** Absent in files of a daemon before this one: then there is none. */
 function readCeiling({ microUsd, tokens }: JsonObject): RunCeiling {
   return { microUsd: numberOf(microUsd), tokens: numberOf(tokens) };
+}
+
+/** Absent in files of a daemon before this: then there is none. */
+function readSandbox(raw: unknown, where: string): SandboxSpec | null {
+  if (raw === undefined || raw === null) return null;
+  const fields = objectOf(raw);
+  const read = new FieldReader(fields, where);
+  const mode = SANDBOX_MODES.find((known) => known === read.text('mode'));
+  // One of a later version would be stronger than what is known here, never weaker.
+  if (mode === undefined) throw new LaunchFileError(`${where}: mode is unknown`);
+  return {
+    mode,
+    demanded: fields['demanded'] === true,
+    weaker: read.optionalText('weaker'),
+    hidden: read.list('hidden'),
+    veiled: read.list('veiled'),
+    readOnly: read.list('readOnly'),
+  };
 }
 
 function readTimeouts(read: FieldReader): TimeoutPolicy {

@@ -10,6 +10,7 @@ import type { LaunchFile, LiveState } from '../domain/attempt-files.ts';
 import type { FailureCode } from '../domain/outcome-codes.ts';
 import type { LastWord } from '../domain/spool.ts';
 import type { Emit } from './event-data.ts';
+import type { ProtectedPaths } from './nest-paths.ts';
 import type { Redact } from './redact.ts';
 import type { StopSwitch } from './stop.ts';
 
@@ -34,8 +35,13 @@ export interface RunnerContext {
 
 /** A room of namespaces for what the model runs. */
 export interface RunnerNest {
-  /** Put before an argv, it runs that argv inside, in the same directory and environment. */
+  /**
+   * Put before an argv, it runs that argv inside, in the same directory and environment,
+   * with PWD and without the variables that hold keys.
+   */
   readonly enter: readonly string[];
+  /** What tools that act outside of it may not touch either; ask judgePath of nest-paths.ts. */
+  readonly paths: ProtectedPaths;
 }
 
 /** How the runner's program ended and what it said; the wrapper adds why. */

@@ -28,6 +28,8 @@ export interface UnitHost {
   stop(workspace: string, stopMs: number): Promise<UnitState>;
   /** Of an installed unit; its sockets stay open. */
   restart(workspace: string, stopMs: number): Promise<UnitState>;
+  /** Runs the probe of a sandbox, hiding `hidden`. @returns what went wrong with the run of it. */
+  runProbe(argv: readonly string[], hidden: string): Promise<string | null>;
   close(): void;
 }
 

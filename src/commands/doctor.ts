@@ -4,6 +4,7 @@ import os from 'node:os';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import { EXIT, OutliveError } from '../domain/errors.ts';
+import { trySandbox } from '../sandbox-trial.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { connectHost } from './daemon-connect.ts';
 import { withHost } from './daemon-host.ts';
@@ -74,6 +75,34 @@ async function lingering(): Promise<Finding> {
   }
 }
 
+/** As an attempt would have it: in a unit where there is a manager, else as a plain process. */
+async function sandbox(context: Context): Promise<Finding> {
+  const check = 'sandbox';
+  const host = { ...context, connectHost: () => connectHost(context) };
+  const inUnit = await withHost(host, (units) =>
+    trySandbox(os.tmpdir(), 'unit', (argv, hidden) => units.runProbe(argv, hidden)),
+  ).catch(() => null);
+  const { unit, nest, why } = inUnit ?? (await trySandbox(os.tmpdir(), 'plain', runPlainly));
+  const setting = `as configured: ${context.config.sandbox}`;
+  if (nest)
+    return ok(check, `a nest can be had, ${inUnit ? 'in a unit' : 'without a unit'}; ${setting}`);
+  const advice = `${NEST_ADVICE}; docs/limits.md says what is open until then`;
+  const found = `${unit ? 'a unit without a nest' : 'none'} can be had: ${why}; ${setting}`;
+  // Whoever wants none misses nothing.
+  return { check, verdict: context.config.sandbox === 'off' ? 'note' : 'problem', found, advice };
+}
+
+/** What stands in the way, most likely: user_namespaces(7), and what distributions add to it. */
+const NEST_ADVICE =
+  'allow unprivileged user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns) and install util-linux and coreutils';
+const PROBE_MS = 15_000;
+
+async function runPlainly([program = '', ...args]: readonly string[]): Promise<null> {
+  const options = { timeout: PROBE_MS, killSignal: 'SIGKILL' } as const;
+  await promisify(execFile)(program, args, options);
+  return null;
+}
+
 async function daemon({ client, config }: Context): Promise<Finding> {
   const check = 'daemon';
   try {
@@ -88,7 +117,12 @@ async function daemon({ client, config }: Context): Promise<Finding> {
 
 /** Looks at everything at once; needs no daemon and changes nothing. @returns 1 when there is a problem. */
 async function doctor(context: Context, { json }: JsonOption): Promise<number> {
-  const findings = await Promise.all([userManager(context), lingering(), daemon(context)]);
+  const findings = await Promise.all([
+    userManager(context),
+    lingering(),
+    sandbox(context),
+    daemon(context),
+  ]);
   if (json) await context.stdout.json({ findings });
   else {
     const rows = findings.map(({ check, verdict, found, advice }) =>

@@ -5,6 +5,7 @@ import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts'
 import { OutliveError } from '../domain/errors.ts';
 import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
 import type { LostPolicy } from '../domain/resume.ts';
+import type { SandboxMode } from '../domain/sandbox.ts';
 import type { ToolPolicyInput } from '../domain/tool-policy-schema.ts';
 import { parseDuration } from './duration.ts';
 import { readPrompt } from './prompt.ts';
@@ -30,6 +31,7 @@ export interface RunOptions {
   readonly exclusive?: boolean;
   readonly onLost?: LostPolicy;
   readonly toolPolicy?: string;
+  readonly sandbox?: SandboxMode;
   readonly lease?: readonly string[];
   readonly dryRun?: boolean;
   readonly detach?: boolean;
@@ -77,7 +79,7 @@ export async function buildRequest(
 }
 
 function commonFields(options: RunOptions, caller: Caller) {
-  const { handle, idempotencyKey, hardTimeout, priority } = options;
+  const { handle, idempotencyKey, hardTimeout, priority, sandbox } = options;
   return {
     ownerId: caller.user,
     createdByClientId: 'cli',
@@ -85,6 +87,7 @@ function commonFields(options: RunOptions, caller: Caller) {
     ...(handle === undefined ? {} : { handle }),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(priority === undefined ? {} : { priority: parsePriority(priority) }),
+    ...(sandbox === undefined ? {} : { sandbox }),
     ...(hardTimeout === undefined
       ? {}
       : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),

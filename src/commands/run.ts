@@ -5,6 +5,7 @@ import type { Started } from '../client/client.ts';
 import { EXIT } from '../domain/errors.ts';
 import { SUBJECT_POLICIES } from '../domain/resources.ts';
 import { LOST_POLICIES } from '../domain/resume.ts';
+import { SANDBOX_MODES } from '../domain/sandbox.ts';
 import { RUNNERS } from '../domain/work-unit.ts';
 import { type Context, example, type Frame, workspaceFlag } from './context.ts';
 import { dryRun } from './dry-run.ts';
@@ -106,6 +107,12 @@ export function registerRun(program: Command, frame: Frame): void {
       ).choices(LOST_POLICIES),
     )
     .option('--tool-policy <file>', 'what is asked before a tool acts: JSON, or a file with it')
+    .addOption(
+      new Option(
+        '--sandbox <mode>',
+        'how far it is kept from everything else, or not run at all (default: as configured)',
+      ).choices(SANDBOX_MODES),
+    )
     .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')

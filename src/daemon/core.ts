@@ -17,12 +17,14 @@ import {
   type MaintenanceOptions,
 } from '../supervisor/maintenance.ts';
 import type { Policies, Preset } from '../supervisor/policies.ts';
+import type { SandboxSettings } from '../supervisor/sandbox.ts';
 import { DETACH, type ShutdownPolicy } from '../supervisor/shutdown.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
 import { createMemoryReader } from '../systemd/memory.ts';
 import { connectExecutor } from './executor.ts';
+import { sandboxSettings } from './sandbox.ts';
 
 export interface CoreOptions {
   readonly config: Config;
@@ -72,7 +74,7 @@ function policiesOf(file: ConfigFile): Policies {
   };
 }
 
-function settingsOf(config: Config): Settings {
+function settingsOf(config: Config, sandbox: SandboxSettings): Settings {
   const { directories, file } = config;
   const node = process.execPath;
   return {
@@ -99,6 +101,7 @@ function settingsOf(config: Config): Settings {
     starvingMs: STARVING_MS,
     policies: policiesOf(file),
     home: config.home,
+    sandbox,
   };
 }
 
@@ -180,7 +183,7 @@ export async function openCore(options: CoreOptions, store: Store): Promise<Core
     entropy,
     hub,
     log,
-    settings: settingsOf(config),
+    settings: settingsOf(config, sandboxSettings(config, executor.kind, log)),
     fault,
   };
   const core = makeCore(config, executor, context);

@@ -12,6 +12,7 @@
  * `hello` and `heartbeat` holds for all versions to come, beside fields of their own.
  */
 import type { ApprovalSpec } from './decisions.ts';
+import type { SandboxChoice } from './sandbox.ts';
 import type { RunnerId, TimeoutPolicy } from './work-unit.ts';
 
 export const LAUNCH_VERSION = 1;
@@ -63,6 +64,16 @@ export interface RunCeiling {
   readonly tokens: number | null;
 }
 
+/** What the runner's commands are kept from; all paths absolute. */
+export interface SandboxSpec extends SandboxChoice {
+  /** Directories that a nest covers; one that is not there is left out. */
+  readonly hidden: readonly string[];
+  /** Files that are empty in a nest. */
+  readonly veiled: readonly string[];
+  /** Directories that cannot be written in a nest; made where they are missing. */
+  readonly readOnly: readonly string[];
+}
+
 /** launch.json: all a wrapper needs to know. Holds no secret. */
 export interface LaunchFile {
   readonly version: typeof LAUNCH_VERSION;
@@ -97,6 +108,8 @@ export interface LaunchFile {
   readonly umask: number;
   /** Null in files of a daemon before this: everything is allowed then, and nothing asked. */
   readonly approvals: ApprovalSpec | null;
+  /** Null in files of a daemon before this: there is no sandbox then. */
+  readonly sandbox: SandboxSpec | null;
 }
 
 /**

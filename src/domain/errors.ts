@@ -80,6 +80,11 @@ export const ERRORS = {
   channel_closed: { status: 409, exit: EXIT.conflict, title: 'The channel takes no work' },
   subject_busy: { status: 409, exit: EXIT.conflict, title: 'Live work is about the same subject' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },
+  sandbox_unavailable: {
+    status: 422,
+    exit: EXIT.usage,
+    title: 'The sandbox that is asked for cannot be had here',
+  },
   target_exists: { status: 409, exit: EXIT.conflict, title: 'The file is already there' },
   maintenance_running: {
     status: 409,

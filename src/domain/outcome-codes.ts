@@ -25,6 +25,7 @@ export const FAILURES = {
   runner_protocol: 'The runner said something that is not its protocol',
   spawn_error: 'Its program could not be started',
   cwd_missing: 'Its working directory does not exist',
+  sandbox_unavailable: 'The sandbox it was to run in could not be had; nothing of it ran',
   provider_auth: 'The model provider refused the credentials, or there are none',
   provider_unavailable: 'The model provider failed or could not be reached',
   rate_limited: 'The model provider limited the rate',

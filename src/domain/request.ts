@@ -4,6 +4,7 @@ import { handleSchema } from './names.ts';
 import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { LOST_POLICIES } from './resume.ts';
+import { SANDBOX_MODES } from './sandbox.ts';
 import { spendCeilingSchema } from './spend.ts';
 import { toolPolicySchema } from './tool-policy-schema.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
@@ -51,6 +52,8 @@ const startFields = {
   providerRetry: providerRetrySchema.partial().optional(),
   /** What all its attempts together may cost; the kind's ceiling in config.json when absent. */
   spendCeiling: spendCeilingSchema.optional(),
+  /** How far what it runs is kept from everything else; OUTLIVE_SANDBOX when absent. */
+  sandbox: z.enum(SANDBOX_MODES).optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -20,6 +20,14 @@ export interface StartRequest {
   readonly credentials: readonly { readonly name: string; readonly path: string }[];
   readonly hardTimeoutMs: number;
   readonly cancelGraceMs: number;
+  /** What the whole unit is kept from; absent for nothing. The direct executor has no such thing. */
+  readonly sandbox?: UnitSandbox;
+}
+
+/** Absolute paths; one that begins with `-` need not exist. */
+export interface UnitSandbox {
+  readonly inaccessible: readonly string[];
+  readonly readOnly: readonly string[];
 }
 
 export type UnitState =

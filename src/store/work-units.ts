@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { providerRetrySchema } from '../domain/provider-retry.ts';
 import type { ResumeNote } from '../domain/resume.ts';
 import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
+import { SANDBOX_MODES } from '../domain/sandbox.ts';
 import { spendCeilingSchema } from '../domain/spend.ts';
 import { toolPolicySchema } from '../domain/tool-policy-schema.ts';
 import type { Maker, WorkUnitStatus } from '../domain/work-unit.ts';
@@ -31,6 +32,7 @@ export const storedRequestSchema = z.looseObject({
   toolPolicy: toolPolicySchema.optional(),
   providerRetry: providerRetrySchema.partial().optional(),
   spendCeiling: spendCeilingSchema.optional(),
+  sandbox: z.enum(SANDBOX_MODES).optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 

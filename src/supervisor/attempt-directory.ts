@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { link, lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
-import type { ClaimFile, LaunchFile } from '../domain/attempt-files.ts';
+import type { ClaimFile, LaunchFile, SandboxSpec } from '../domain/attempt-files.ts';
 import { ATTEMPT_FILES, LAUNCH_VERSION } from '../domain/attempt-files.ts';
 import { shortId } from '../domain/ids.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -84,6 +84,7 @@ function launchFile(
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
   paths: AttemptPaths,
+  sandbox: SandboxSpec | null,
 ): LaunchFile {
   const { request } = workUnit;
   const { settings } = context;
@@ -123,6 +124,7 @@ function launchFile(
     captureBytes: settings.captureBytes,
     umask: settings.umask,
     approvals: isPi ? approvalSpec(context, workUnit, attempt, paths) : null,
+    sandbox,
   };
 }
 
@@ -131,6 +133,7 @@ export async function prepareAttempt(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
+  sandbox: SandboxSpec | null,
 ): Promise<AttemptPaths> {
   const paths = attemptPaths(context.settings, attempt);
   const privately = { recursive: true, mode: 0o700 } as const;
@@ -138,7 +141,10 @@ export async function prepareAttempt(
   await mkdir(path.dirname(paths.sessionFile), privately);
   await mkdir(paths.runtime, privately);
   await mkdir(paths.decisions, privately);
-  await writeDurably(paths.launch, JSON.stringify(launchFile(context, workUnit, attempt, paths)));
+  await writeDurably(
+    paths.launch,
+    JSON.stringify(launchFile(context, workUnit, attempt, paths, sandbox)),
+  );
   if (workUnit.runnerId === 'pi') await writeCredentials(paths, context.settings.keys);
   return paths;
 }

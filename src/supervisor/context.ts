@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import type { Faults } from './faults.ts';
 import type { Hub } from './hub.ts';
 import type { Policies } from './policies.ts';
+import type { SandboxSettings } from './sandbox.ts';
 import type { Writer } from './writer.ts';
 
 export interface Settings {
@@ -37,6 +38,8 @@ export interface Settings {
   readonly starvingMs: number;
   readonly policies: Policies;
   readonly home: string;
+  /** Absent: attempts have none. */
+  readonly sandbox?: SandboxSettings;
 }
 
 export interface Context {

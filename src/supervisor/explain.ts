@@ -11,6 +11,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
 import { memoryGate } from './gates.ts';
+import { sandboxNow } from './sandbox.ts';
 import { type SpendState, spendOfUnit } from './spend-gate.ts';
 import { startsInARow } from './start-backoff.ts';
 import { startRequest } from './start-request.ts';
@@ -255,7 +256,12 @@ export function preview(
       const { workUnit, created } = submit(inside, input, options);
       const ended = older.filter(({ id, status }) => status !== 'cancelling' && isEnding(id));
       const waiting = waitingOf(context, workUnit);
-      const request = startRequest(context, workUnit, imagined(context, workUnit));
+      const request = startRequest(
+        context,
+        workUnit,
+        imagined(context, workUnit),
+        sandboxNow(context, workUnit),
+      );
       throw new RolledBack({
         workUnit,
         created,

@@ -7,6 +7,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { prepareAttempt } from './attempt-directory.ts';
 import type { Claim } from './claim.ts';
 import type { Context } from './context.ts';
+import { sandboxOf } from './sandbox.ts';
 import { startRequest } from './start-request.ts';
 
 const DISK_FULL: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'disk_full']);
@@ -37,9 +38,15 @@ function couldNotStart(context: Context, attempt: AttemptRow, error: unknown): v
   context.writer.commit(() => context.store.attempts.patch(attempt.id, { startProblem }));
 }
 
+function codeOf(error: unknown): 'disk_full' | 'sandbox_unavailable' | 'launch_failed' {
+  if (isDiskFull(error)) return 'disk_full';
+  const isSandbox = error instanceof OutliveError && error.code === 'sandbox_unavailable';
+  return isSandbox ? 'sandbox_unavailable' : 'launch_failed';
+}
+
 /** Why nothing can be started, as a stored decision: the watch then ends the attempt by it. */
 function failBeforeStart(context: Context, attempt: AttemptRow, error: unknown): void {
-  const code = isDiskFull(error) ? 'disk_full' : 'launch_failed';
+  const code = codeOf(error);
   const reason = (error as Error).message;
   context.log.error({ err: error, unit: attempt.unit }, 'an attempt cannot be started');
   context.writer.commit((transaction) => {
@@ -107,8 +114,9 @@ async function afterStart(context: Context, claim: Claim, result: StartResult): 
 export async function launch(context: Context, claim: Claim): Promise<void> {
   let result: StartResult;
   try {
-    await prepareAttempt(context, claim.workUnit, claim.attempt);
-    const request = startRequest(context, claim.workUnit, claim.attempt);
+    const sandbox = await sandboxOf(context, claim.workUnit);
+    await prepareAttempt(context, claim.workUnit, claim.attempt, sandbox);
+    const request = startRequest(context, claim.workUnit, claim.attempt, sandbox);
     context.fault('prepared');
     // Its end may have been decided meanwhile: then nothing is started at all.
     if (context.store.attempts.get(claim.attempt.id)?.intent) return;

@@ -1,4 +1,5 @@
 /** What an executor is asked to start. */
+import type { SandboxSpec } from '../domain/attempt-files.ts';
 import type { StartRequest } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -16,6 +17,7 @@ export function startRequest(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: StartedAttempt,
+  sandbox: SandboxSpec | null,
 ): StartRequest {
   const { settings } = context;
   const paths = attemptPaths(settings, attempt);
@@ -38,5 +40,8 @@ export function startRequest(
       : [],
     hardTimeoutMs: timeoutsOf(workUnit, attempt).hardTimeoutMs,
     cancelGraceMs: workUnit.timeoutPolicy.cancelGraceMs,
+    ...(settings.sandbox && sandbox && sandbox.mode !== 'off'
+      ? { sandbox: settings.sandbox.unit }
+      : {}),
   };
 }

@@ -15,6 +15,7 @@ import type { Context } from './context.ts';
 import { cancelWithin } from './end.ts';
 import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
+import { requireSandbox } from './sandbox.ts';
 import type { Transaction } from './writer.ts';
 
 const DEFAULT_CHANNEL: ChannelPolicy = {
@@ -225,7 +226,7 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
  * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
- * `subject_busy`, `resource_busy` (only with queueOnConflict=false), or the store's.
+ * `subject_busy`, `sandbox_unavailable`, `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(
   context: Context,
@@ -246,6 +247,7 @@ export function submit(
   const replay = earlier(context, input, key, request);
   if (replay) return again(replay);
   requireDirectory(cwd);
+  requireSandbox(context, input);
   return context.writer.commit((transaction) => {
     // Again inside the transaction: the check above was outside it.
     const raced = earlier(context, input, key, request);

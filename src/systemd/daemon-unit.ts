@@ -12,6 +12,7 @@ import { Bus } from './bus.ts';
 import { asUnavailable, BusError, refusedAs } from './bus-error.ts';
 import { JobWatch } from './jobs.ts';
 import { Manager } from './manager.ts';
+import { probeUnitName, probeUnitProperties } from './probe-unit.ts';
 import { type PlainProperty, toBus } from './properties.ts';
 import { hintOf } from './signals.ts';
 import { systemTimers } from './timers.ts';
@@ -206,6 +207,19 @@ export class DaemonUnits {
   async isListening(workspace: string): Promise<boolean> {
     const { sockets } = installedUnits(workspace);
     return (await this.#manager.listUnits(sockets, ['active']).catch(throwReadable)).length > 0;
+  }
+
+  /**
+   * Runs the probe of a sandbox in a unit of its own, to its end.
+   * @returns how its start job ended when not well; null when well.
+   */
+  async runProbe(argv: readonly string[], hidden: string): Promise<string | null> {
+    const bad = argv.find((argument) => EXPANDED.test(argument));
+    if (bad !== undefined) return `${bad} cannot be given to systemd`;
+    const unit = probeUnitName();
+    const properties = toBus(probeUnitProperties(argv, hidden));
+    const job = await this.#manager.startTransientUnit(unit, properties).catch(throwReadable);
+    return job === 'done' ? null : `the probe's unit ended as ${job ?? 'nobody knows'}`;
   }
 
   async #clearFailure(unit: string): Promise<void> {

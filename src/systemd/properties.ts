@@ -11,7 +11,7 @@ import path from 'node:path';
 import { Variant } from 'dbus-next';
 import { OutliveError } from '../domain/errors.ts';
 import { sliceName } from '../domain/names.ts';
-import type { StartRequest } from '../executor/port.ts';
+import type { StartRequest, UnitSandbox } from '../executor/port.ts';
 
 /** A property in plain values, printable: name, D-Bus signature, value. */
 export interface PlainProperty {
@@ -87,6 +87,31 @@ function credentials(request: StartRequest): readonly PlainProperty[] {
   return [{ name: 'LoadCredential', signature: 'a(ss)', value }];
 }
 
+/**
+ * The sandbox of a unit in a user manager (man systemd.exec). PrivateUsers= first of all: without
+ * it 252 ignores the paths silently. No PrivateIPC= and no TemporaryFileSystem=, with either of
+ * which a plain ExecStopPost fails; no RestrictNamespaces=, since the wrapper makes some.
+ */
+export function sandboxProperties({
+  inaccessible,
+  readOnly,
+}: UnitSandbox): readonly PlainProperty[] {
+  for (const each of [...inaccessible, ...readOnly]) {
+    checkPath('The path', each.replace(/^-/, ''));
+  }
+  const on = (name: string): PlainProperty => ({ name, signature: 'b', value: true });
+  return [
+    on('PrivateUsers'),
+    on('NoNewPrivileges'),
+    // The group of another unit, or of the daemon, can neither be joined nor frozen.
+    on('ProtectControlGroups'),
+    on('RestrictSUIDSGID'),
+    on('LockPersonality'),
+    { name: 'InaccessiblePaths', signature: 'as', value: inaccessible },
+    { name: 'ReadOnlyPaths', signature: 'as', value: readOnly },
+  ];
+}
+
 /** One line: a line end in a Description is lost at the next daemon-reload (measured on 252). */
 function oneLine(text: string): string {
   const line = Array.from(text, (character) => (CONTROL.test(character) ? ' ' : character));
@@ -135,6 +160,7 @@ export function unitProperties(workspace: string, request: StartRequest): readon
     property('SyslogIdentifier', 's', request.unit.replace(/\.service$/, '')),
     property('UMask', 'u', 0o077),
     ...credentials(request),
+    ...(request.sandbox ? sandboxProperties(request.sandbox) : []),
   ];
 }
 

@@ -13,6 +13,7 @@ import { measureFence } from './fence.ts';
 import { type Figure, table } from './figure.ts';
 import { measureIngest } from './ingest.ts';
 import { measureMemory } from './memory.ts';
+import { measureNest } from './nest.ts';
 import { measureQueue } from './queue.ts';
 import { measureRecovery, measureTree } from './recovery.ts';
 import { measureStart } from './start.ts';
@@ -25,6 +26,7 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   wrapper: measureWrapper,
   pi: measurePi,
   fence: measureFence,
+  nest: measureNest,
   memory: measureMemory,
   daemon: measureDaemon,
   ingest: measureIngest,

@@ -113,6 +113,7 @@ export class Workshop {
       umask: config.umask,
       ceiling: { microUsd: null, tokens: null },
       approvals: null,
+      sandbox: null,
     };
     await writeFile(path.join(directory, ATTEMPT_FILES.launch), JSON.stringify(launch));
     return { directory, nonce: name };

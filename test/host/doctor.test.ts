@@ -29,6 +29,7 @@ describe.skipIf(!root)(`outlive doctor${needsRoot}`, () => {
     expect(healthy.findings).toMatchObject([
       { check: 'user manager', verdict: 'ok' },
       { check: 'lingering', verdict: 'ok', advice: null },
+      { check: 'sandbox', verdict: 'ok', found: expect.stringContaining('in a unit') },
       { check: 'daemon', verdict: 'note', advice: expect.stringContaining('daemon start') },
     ]);
     expect(healthy.status).toBe('0');

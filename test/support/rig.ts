@@ -127,7 +127,8 @@ export class Rig {
     });
     const env = {
       PATH: options.withoutSystemd ? pathWithoutSystemd(base) : (process.env['PATH'] ?? ''),
-      HOME: os.homedir(),
+      // Not the person's where it need not be: Pi's nest makes what must not be written later.
+      HOME: options.withoutSystemd ? base : os.homedir(),
       LANG: 'C.UTF-8',
       XDG_RUNTIME_DIR: runtime,
       ...(options.withoutSystemd

@@ -164,20 +164,22 @@ const LAUNCH = {
     toolTimeoutMs: 1,
   },
   ceiling: { microUsd: null, tokens: 5 },
+  approvals: null,
+  sandbox: null,
   controlSocket: '/c.sock',
   temporaryDirectory: '/t',
   captureBytes: 10,
   umask: 0o022,
-  approvals: null,
 };
 
 test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation, ceiling and approvals has none', () => {
+test('a launch file of a daemon that knew no continuation, ceiling, approvals or sandbox has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
-  const { ceiling: _ceiling, approvals: _approvals, ...older } = { ...LAUNCH, runner };
+  const whole = { ...LAUNCH, runner };
+  const { ceiling: _ceiling, approvals: _approvals, sandbox: _sandbox, ...older } = whole;
   const ceiling = { microUsd: null, tokens: null };
   expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
@@ -233,7 +235,6 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     live: () => {},
     stop: new StopSwitch(),
     redact: redactor({}),
-
     warn: () => {},
   };
   // Reads its input to the end and says nothing.

@@ -37,6 +37,13 @@ const refusal = (promise: Promise<unknown>): Promise<string> =>
     },
   );
 
+describe('the sandbox', () => {
+  it('is asked for by name, or left to the daemon', async () => {
+    expect(await build(['p'], { sandbox: 'nest' })).toMatchObject({ sandbox: 'nest' });
+    expect(await build(['p'])).not.toHaveProperty('sandbox');
+  });
+});
+
 describe('the prompt', () => {
   it.each([
     [['fix', 'the', 'test'], 'fix the test'],

@@ -75,6 +75,7 @@ describe('config.json', () => {
         suspendAfterMs: 1_000,
       },
       admission: { minFreeMemory: 1_048_576 },
+      sandbox: { mode: 'unit' as const, hide: ['/home/me/.ssh'], show: ['/run/docker.sock'] },
       captureBytes: 4096,
     };
     writeConfig(file);
@@ -361,6 +362,21 @@ describe('the environment of runners', () => {
       LANG: 'de_DE.UTF-8',
       PI_CODING_AGENT_DIR: '/srv/agent',
     });
+  });
+});
+
+describe('the sandbox', () => {
+  it('is as much as can be had, or as the file says, or as the environment says', () => {
+    expect(load().sandbox).toBe('auto');
+    writeConfig({ sandbox: { mode: 'nest' } });
+    expect(load().sandbox).toBe('nest');
+    expect(load({ OUTLIVE_SANDBOX: 'off' }).sandbox).toBe('off');
+  });
+
+  it('of another name is refused', () => {
+    expect(() => load({ OUTLIVE_SANDBOX: 'jail' })).toThrow(
+      /OUTLIVE_SANDBOX is "jail".*unit, nest/,
+    );
   });
 });
 

@@ -43,6 +43,25 @@ describe('the properties of a unit', () => {
     ]);
   });
 
+  test('have a sandbox only where there is to be one, and none that the exit record or a nest dies of', () => {
+    const sandbox = { inaccessible: ['/store', '-/run/dbus'], readOnly: ['-/decisions'] };
+    const added = of({ sandbox }).slice(of().length);
+    expect(added.map(({ name, signature, value: is }) => [name, signature, is])).toEqual([
+      ['PrivateUsers', 'b', true],
+      ['NoNewPrivileges', 'b', true],
+      ['ProtectControlGroups', 'b', true],
+      ['RestrictSUIDSGID', 'b', true],
+      ['LockPersonality', 'b', true],
+      ['InaccessiblePaths', 'as', sandbox.inaccessible],
+      ['ReadOnlyPaths', 'as', sandbox.readOnly],
+    ]);
+    for (const path of ['relative', '-relative', '/a\nb', '/a ']) {
+      expect(() => of({ sandbox: { ...sandbox, inaccessible: [path] } })).toThrow(
+        expect.objectContaining({ code: 'path_unsupported' }),
+      );
+    }
+  });
+
   test('have the program as path and as first argument, and failures count', () => {
     expect(value('ExecStart')).toEqual([['/usr/bin/node', request.argv, false]]);
   });

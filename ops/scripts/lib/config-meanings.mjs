@@ -34,6 +34,11 @@ export const CONFIG_MEANINGS = {
   'approvals.suspendAfterMs':
     'a run that waits for an answer for longer gives its process, leases and slots back until then',
   'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
+  'sandbox.mode':
+    'how far what runs is kept from everything else: off, unit, nest, or auto (as much as can be had for Pi, nothing for a command); OUTLIVE_SANDBOX comes first',
+  'sandbox.hide': 'further directories that commands in a nest do not see, as `/home/me/.ssh`',
+  'sandbox.show':
+    'of what a nest hides by itself outside of outlive, what it shall show, as `/run/docker.sock`',
   'retention.days': 'days after its end that work is kept whole; null for ever',
   'retention.diskBudgetBytes':
     'bytes of store, spools, sessions and exit records together before ended work goes early, oldest first; null for any number',

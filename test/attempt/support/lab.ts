@@ -137,6 +137,7 @@ export async function makeLab(
     umask: 0o022,
     ceiling: { microUsd: null, tokens: null },
     approvals: null,
+    sandbox: null,
     ...changes,
     version: (changes.version ?? LAUNCH_VERSION) as typeof LAUNCH_VERSION,
     timeouts: { ...TIMEOUTS, ...changes.timeouts },
