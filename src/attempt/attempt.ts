@@ -191,9 +191,11 @@ export class Attempt {
     }
     const { values } = this.#credentials;
     try {
-      const refused = await this.#openSandbox();
+      // Made before the nest, which shows it to the commands in it.
+      const temporary = this.#makeTemporary();
+      const refused = await this.#openSandbox(temporary);
       if (refused !== null) return refused;
-      const context = this.#context(values);
+      const context = this.#context(values, temporary);
       await this.#openArtifacts(context);
       const { request } = this.#stop;
       if (request !== null) return failure(request.code ?? 'aborted', request.message);
@@ -239,30 +241,32 @@ export class Attempt {
     return written;
   };
 
-  /** Pi's own directory for temporary files, as variables. */
-  #temporaryVariables(): Readonly<Record<string, string>> {
+  /** Pi's own directory for temporary files; null where there is none. */
+  #makeTemporary(): string | null {
     const { launch, warn } = this.#setting;
-    if (launch.runner.kind !== 'pi') return {};
+    if (launch.runner.kind !== 'pi') return null;
     const directory = makeTemporary(launch.temporaryDirectory, warn);
-    if (directory === null) return {};
-    this.#temporary = new TemporaryWatch(directory, this.#emit);
-    return { TMPDIR: directory };
+    if (directory !== null) this.#temporary = new TemporaryWatch(directory, this.#emit);
+    return directory;
   }
 
   /** Null when the runner may run, in what there is; else why it may not. */
-  async #openSandbox(): Promise<RunnerResult | null> {
+  async #openSandbox(shown: string | null): Promise<RunnerResult | null> {
     const { launch, environment } = this.#setting;
     const { sandbox } = launch;
     if (sandbox === null) return null;
     if (sandbox.weaker !== null) this.#sandboxWeaker(sandbox.mode, sandbox.weaker);
     if (sandbox.mode !== 'nest') return null;
     try {
-      this.#nest = await openNest(sandbox, {
-        cwd: launch.cwd,
-        without: launch.credentialVariables,
-        mark: environment.mark,
-        signal: this.#stop.signal,
-      });
+      this.#nest = await openNest(
+        { ...sandbox, shown },
+        {
+          cwd: launch.cwd,
+          without: launch.credentialVariables,
+          mark: environment.mark,
+          signal: this.#stop.signal,
+        },
+      );
       return null;
     } catch (error) {
       if (!(error instanceof NestError)) throw error;
@@ -292,7 +296,7 @@ export class Attempt {
     return own === undefined ? all : all.filter(({ pid }) => !own.has(pid));
   }
 
-  #context(credentials: Readonly<Record<string, string>>): RunnerContext {
+  #context(credentials: Readonly<Record<string, string>>, temporary: string | null): RunnerContext {
     const { launch, directory, environment, warn } = this.#setting;
     const { mark } = environment;
     return {
@@ -301,7 +305,7 @@ export class Attempt {
       environment: {
         ...launch.environment,
         ...credentials,
-        ...this.#temporaryVariables(),
+        ...(temporary === null ? {} : { TMPDIR: temporary }),
         ...(mark ? { OUTLIVE_MARK: mark } : {}),
       },
       emit: this.#emit,

@@ -8,9 +8,11 @@ import { isWithin, type ProtectedPaths } from './nest-paths.ts';
 /**
  * `pin`: mounted onto itself, since a directory that something is mounted on cannot be renamed:
  * else the way to a covered place could be moved aside and another one laid. `hide`: covered by
- * an empty one. `lock`: made read-only. `veil`: a file, covered by an empty one.
+ * an empty one. `lock`: made read-only. `veil`: a file, covered by an empty one. One directory
+ * may be seen in a hidden one: it is held (`hold`), covered by one that can still be written
+ * (`shade`), put back (`show`), and what covers the rest is closed (`seal`).
  */
-export type MountKind = 'pin' | 'hide' | 'lock' | 'veil';
+export type MountKind = 'pin' | 'hide' | 'lock' | 'veil' | 'hold' | 'shade' | 'show' | 'seal';
 
 export interface Mount {
   readonly kind: MountKind;
@@ -32,15 +34,21 @@ interface MountPoint {
 /** The plan cannot be made; the message is a sentence. */
 export class NestPlanError extends Error {}
 
+/** What is to be covered, and the one directory that stays in sight all the same. */
+export type NestSpec = Pick<SandboxSpec, 'hidden' | 'veiled' | 'readOnly'> & {
+  readonly shown?: string | null;
+};
+
 /**
  * The mounts for a work tree at `cwd`. Directories to lock that are missing are made, where we may.
  * @throws NestPlanError when the work tree lies in what is to be hidden.
  */
 export function planNest(
-  { hidden, veiled, readOnly }: Pick<SandboxSpec, 'hidden' | 'veiled' | 'readOnly'>,
+  spec: NestSpec,
   cwd: string,
   mountInfo: string = readFileSync('/proc/self/mountinfo', 'utf8'),
 ): NestPlan {
+  const { hidden, veiled, readOnly } = spec;
   const points = parseMountInfo(mountInfo);
   const tree = realpathSync(cwd);
   const hide = outermost(hidden.flatMap(existing).filter(isDirectory));
@@ -48,6 +56,7 @@ export function planNest(
   if (inTheWay !== undefined) {
     throw new NestPlanError(`the work tree ${cwd} lies in ${inTheWay}, which is hidden`);
   }
+  const [shown = null] = spec.shown == null ? [] : existing(spec.shown);
   const outside = (file: string): boolean => !hide.some((each) => isWithin(each, file));
   for (const each of readOnly) makeIfMissing(each);
   // Whoever works on what is otherwise locked (this very program, say) is to be able to.
@@ -70,12 +79,24 @@ export function planNest(
         'pin',
         [...pins].toSorted((a, b) => a.length - b.length),
       ),
-      ...all('hide', hide),
+      ...hide.flatMap((each) => hideMounts(each, shown)),
       ...all('lock', [...lock, ...groups]),
       ...all('veil', veil),
     ],
-    paths: { hidden: [...hide, ...veil], readOnly: lock },
+    paths: { hidden: [...hide, ...veil], readOnly: lock, shown: shown === null ? [] : [shown] },
   };
+}
+
+/** Covers a directory, but for the one in it that is to be seen. */
+function hideMounts(directory: string, shown: string | null): Mount[] {
+  const isHolder = shown !== null && isWithin(directory, shown);
+  if (!isHolder) return [{ kind: 'hide', path: directory }];
+  return [
+    { kind: 'hold', path: shown },
+    { kind: 'shade', path: directory },
+    { kind: 'show', path: shown },
+    { kind: 'seal', path: directory },
+  ];
 }
 
 /** Those that lie in no other one, without repetition. */

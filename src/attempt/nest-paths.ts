@@ -15,6 +15,8 @@ export interface ProtectedPaths {
   readonly hidden: readonly string[];
   /** To be read only. */
   readonly readOnly: readonly string[];
+  /** Free all the same. */
+  readonly shown: readonly string[];
 }
 
 export interface PathJudgement {
@@ -73,7 +75,7 @@ export const isWithin = (directory: string, file: string): boolean =>
 
 /** Judges a path as a tool got it: absolute, or relative to `cwd`. */
 export function judgePath(
-  { hidden, readOnly }: ProtectedPaths,
+  { hidden, readOnly, shown }: ProtectedPaths,
   access: 'read' | 'write',
   file: string,
   cwd: string,
@@ -88,6 +90,9 @@ export function judgePath(
   if (resolved === null) return refuse('is a link that leads in a circle');
   const within = (directories: readonly string[]): boolean =>
     directories.some((each) => isWithin(each, resolved) || isWithin(each, asked));
+  if (shown.some((each) => isWithin(each, resolved))) {
+    return { allowed: true, resolved, reason: null };
+  }
   if (within(hidden)) return refuse('is out of bounds for this run');
   if (access === 'write' && within(readOnly)) return refuse('is read-only for this run');
   if (within(KERNEL) && (access === 'write' || within(['/proc']))) {

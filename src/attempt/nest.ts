@@ -9,9 +9,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import type { SandboxSpec } from '../domain/attempt-files.ts';
+
 import { within } from './clock.ts';
-import { NestPlanError, planNest } from './nest-mounts.ts';
+import { NestPlanError, type NestSpec, planNest } from './nest-mounts.ts';
 import {
   enterCommand,
   findPrograms,
@@ -54,7 +54,7 @@ export interface NestOptions {
  * @throws NestError when it cannot be had, or was not there within five seconds, or was aborted.
  */
 export async function openNest(
-  spec: Pick<SandboxSpec, 'hidden' | 'veiled' | 'readOnly'>,
+  spec: NestSpec,
   { cwd, without, mark, signal }: NestOptions,
 ): Promise<Nest> {
   const programs = findPrograms();
@@ -73,7 +73,7 @@ export async function openNest(
   return new OpenNest(keeper, paths, programs, identity, without);
 }
 
-function plan(spec: Pick<SandboxSpec, 'hidden' | 'veiled' | 'readOnly'>, cwd: string) {
+function plan(spec: NestSpec, cwd: string) {
   try {
     return planNest(spec, cwd);
   } catch (error) {

@@ -6,6 +6,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Nest, openNest } from '../../src/attempt/nest.ts';
+import type { NestSpec } from '../../src/attempt/nest-mounts.ts';
 import type { SandboxSpec } from '../../src/domain/attempt-files.ts';
 import { isAlive, makeShellLab } from './support/lab.ts';
 
@@ -19,7 +20,7 @@ function scratch(): string {
 
 async function nestIn(
   directory: string,
-  changes: Partial<SandboxSpec> = {},
+  changes: Partial<NestSpec> = {},
   without: readonly string[] = [],
 ): Promise<Nest> {
   const spec = { hidden: [], veiled: [], readOnly: [], ...changes };
@@ -57,6 +58,29 @@ describe('a nest', () => {
     await expect(inside(nest, 'true', directory)).rejects.toThrow('nsenter');
   });
 
+  test('shows one directory in a hidden one: to be written in, and nothing else is there', async () => {
+    const root = scratch();
+    for (const name of ['tree', 'state/tmp/mine', 'state/tmp/others', 'state/store']) {
+      mkdirSync(path.join(root, name), { recursive: true });
+    }
+    const mine = path.join(root, 'state/tmp/mine');
+    writeFileSync(path.join(mine, 'before'), 'here');
+    const spec = { hidden: [path.join(root, 'state')], shown: mine };
+    const tree = path.join(root, 'tree');
+    const nest = await nestIn(tree, spec);
+    const seen = await inside(
+      nest,
+      `cat ${mine}/before; echo new >${mine}/after; echo
+       test -e ${root}/state/store && echo seen || echo gone
+       test -e ${root}/state/tmp/others && echo seen || echo gone
+       mkdir ${root}/state/x 2>/dev/null && echo open || echo closed`,
+      tree,
+    );
+    expect(seen.split('\n')).toEqual(['here', 'gone', 'gone', 'closed']);
+    expect(readdirSync(mine).toSorted()).toEqual(['after', 'before']);
+    expect(nest.paths.shown).toEqual([mine]);
+  });
+
   test('changes neither directory nor environment, but for PWD and keys', async () => {
     const directory = path.join(scratch(), 'a b $c "d"');
     mkdirSync(directory);
@@ -90,8 +114,8 @@ describe('a nest', () => {
     const directory = scratch();
     const nest = await nestIn(directory);
     const line = 'trap "echo told; exit 4" TERM; echo up; while :; do sleep 0.02; done';
-    const [program = '', ...args] = [...nest.enter, '/bin/sh', '-c', line];
-    const child = spawn(program, args, { cwd: directory, env: ENVIRONMENT, detached: true });
+    const [program, ...args] = [...nest.enter, '/bin/sh', '-c', line];
+    const child = spawn(program ?? '', args, { cwd: directory, env: ENVIRONMENT, detached: true });
     let said = '';
     const code = await new Promise((resolve) => {
       child.once('close', resolve);

@@ -32,7 +32,7 @@ async function ends({ lab }: PiLab, changes: Partial<LaunchFile> = {}): Promise<
     environment: launch.environment,
     emit,
     onLook: () => {},
-    nest: { enter: ENTER, paths: { hidden: [], readOnly: [] } },
+    nest: { enter: ENTER, paths: { hidden: [], readOnly: [], shown: [] } },
     live: () => {},
     stop: new StopSwitch(),
     redact: redactor({}),

@@ -59,6 +59,7 @@ test('pins what could be moved aside, from the outside in, before it covers anyt
   expect(paths).toEqual({
     hidden: [at('a/b/state'), at('c/agent/auth.json')],
     readOnly: [at('c/config/unit'), at('c/new/made')],
+    shown: [],
   });
 });
 

@@ -30,7 +30,7 @@ function place(): Place {
   return {
     root,
     tree: at('tree'),
-    paths: { hidden: [at('hidden')], readOnly: [at('locked')] },
+    paths: { hidden: [at('hidden')], readOnly: [at('locked')], shown: [] },
   };
 }
 

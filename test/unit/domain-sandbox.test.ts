@@ -41,9 +41,8 @@ test('what is asked for by name is had or refused, whoever asks', () => {
     for (const ability of [ALL, UNIT, PLAIN, NONE]) {
       for (const runner of ['pi', 'command'] as const) {
         const had = can[mode].includes(ability);
-        const expected = had
-          ? { mode, demanded: true, weaker: null }
-          : { mode, why: expect.stringContaining(ability.why ?? 'no such sandbox') };
+        const why: unknown = expect.stringContaining(ability.why ?? 'no such sandbox');
+        const expected = had ? { mode, demanded: true, weaker: null } : { mode, why };
         expect(chooseSandbox(mode, 'auto', runner, ability)).toEqual(expected);
         expect(chooseSandbox(undefined, mode, runner, ability)).toEqual(expected);
       }
