@@ -17,7 +17,7 @@ import {
   type MaintenanceOptions,
 } from '../supervisor/maintenance.ts';
 import type { Policies, Preset } from '../supervisor/policies.ts';
-import type { SandboxSettings } from '../supervisor/sandbox.ts';
+import type { SandboxSettings } from '../supervisor/sandbox-settings.ts';
 import { DETACH, type ShutdownPolicy } from '../supervisor/shutdown.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';

@@ -6,7 +6,7 @@ import type { Config } from '../config.ts';
 import type { SandboxAbility } from '../domain/sandbox.ts';
 import type { ExecutorKind } from '../executor/routed.ts';
 import { type ProbeRunner, trySandbox } from '../sandbox-trial.ts';
-import type { SandboxSettings } from '../supervisor/sandbox.ts';
+import type { SandboxSettings } from '../supervisor/sandbox-settings.ts';
 import { DaemonUnits } from '../systemd/daemon-unit.ts';
 import { PROBE_MS } from '../systemd/probe-unit.ts';
 import { sandboxPlaces } from './sandbox-places.ts';

@@ -6,7 +6,7 @@ import type { Store } from '../store/store.ts';
 import type { Faults } from './faults.ts';
 import type { Hub } from './hub.ts';
 import type { Policies } from './policies.ts';
-import type { SandboxSettings } from './sandbox.ts';
+import type { SandboxSettings } from './sandbox-settings.ts';
 import type { Writer } from './writer.ts';
 
 export interface Settings {

@@ -7,24 +7,11 @@ import {
   demanded,
   type SandboxAbility,
   type SandboxMode,
-  type SandboxSetting,
   whyNot,
 } from '../domain/sandbox.ts';
-import type { UnitSandbox } from '../executor/port.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from './context.ts';
-
-export interface SandboxSettings {
-  readonly setting: SandboxSetting;
-  /** What a unit hides. */
-  readonly unit: UnitSandbox;
-  /** What a nest covers. */
-  readonly nest: Pick<SandboxSpec, 'hidden' | 'veiled' | 'readOnly'>;
-  /** What the probe found; null while it runs. */
-  readonly now: () => SandboxAbility | null;
-  /** The same, awaited; never rejects. */
-  readonly found: Promise<SandboxAbility>;
-}
+import type { SandboxSettings } from './sandbox-settings.ts';
 
 const ADVICE = 'See outlive doctor, or ask for less';
 

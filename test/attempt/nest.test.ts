@@ -32,7 +32,7 @@ const ENVIRONMENT = { PATH: process.env['PATH'] ?? '', A: 'b c', KEY: 'secret', 
 
 /** What a shell line prints inside. */
 async function inside({ enter }: Nest, line: string, cwd: string): Promise<string> {
-  const [program = '', ...args] = [...enter, '/bin/sh', '-c', line];
+  const [program, ...args] = [...enter, '/bin/sh', '-c', line];
   return (await run(program, args, { cwd, env: ENVIRONMENT })).stdout.trim();
 }
 
@@ -65,7 +65,7 @@ describe('a nest', () => {
     const { KEY: _key, ...kept } = ENVIRONMENT;
     // Where it is, said by the first shell on the way.
     const rest = { ...kept, PWD: directory };
-    const [program = '', ...args] = [...nest.enter, 'env', '--null'];
+    const [program, ...args] = [...nest.enter, 'env', '--null'];
     const { stdout } = await run(program, args, { cwd: directory, env: ENVIRONMENT });
     const variables = stdout.split('\0').filter(Boolean);
     expect(variables.toSorted()).toEqual(
@@ -90,7 +90,7 @@ describe('a nest', () => {
     const directory = scratch();
     const nest = await nestIn(directory);
     const line = 'trap "echo told; exit 4" TERM; echo up; while :; do sleep 0.02; done';
-    const [program = '', ...args] = [...nest.enter, '/bin/sh', '-c', line];
+    const [program, ...args] = [...nest.enter, '/bin/sh', '-c', line];
     const child = spawn(program, args, { cwd: directory, env: ENVIRONMENT, detached: true });
     let said = '';
     const code = await new Promise((resolve) => {

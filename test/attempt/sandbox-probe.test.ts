@@ -17,7 +17,7 @@ async function probed(kind: string, through: readonly string[] = []): Promise<Sa
     mkdirSync(path.join(directory, name));
     writeFileSync(path.join(directory, name, 'secret'), 'secret\n');
   }
-  const [program = '', ...args] = [...through, process.execPath, PROBE, kind, directory];
+  const [program, ...args] = [...through, process.execPath, PROBE, kind, directory];
   await promisify(execFile)(program, args);
   return JSON.parse(readFileSync(path.join(directory, 'result.json'), 'utf8')) as SandboxAbility;
 }
