@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Nest, openNest } from '../../src/attempt/nest.ts';
 import type { SandboxSpec } from '../../src/domain/attempt-files.ts';
+import { namespaces, needsNamespaces } from '../support/namespaces.ts';
 import { isAlive, makeShellLab } from './support/lab.ts';
 
 const run = promisify(execFile);
@@ -36,7 +37,7 @@ async function inside({ enter }: Nest, line: string, cwd: string): Promise<strin
   return (await run(program, args, { cwd, env: ENVIRONMENT })).stdout.trim();
 }
 
-describe('a nest', () => {
+describe.skipIf(!namespaces)(`a nest${needsNamespaces}`, () => {
   test('keeps what one command started for the next one, and ends it when it is closed', async () => {
     const directory = scratch();
     const nest = await nestIn(directory);
@@ -164,7 +165,7 @@ function replaced(name: string, script: string): string[] {
 const withoutNamespaces = (): string[] =>
   replaced('unshare', 'echo "unshare: unshare failed: Operation not permitted" >&2; exit 1');
 
-describe('an attempt whose nest cannot be opened', () => {
+describe.skipIf(!namespaces)(`an attempt whose nest cannot be opened${needsNamespaces}`, () => {
   test('that was demanded fails, typed, and nothing has run', async () => {
     const lab = await makeShellLab('echo ran > ran', { sandbox: NEST });
     const wrapper = lab.start({}, withoutNamespaces());
@@ -198,7 +199,7 @@ describe('an attempt whose nest cannot be opened', () => {
   });
 });
 
-describe('an attempt whose nest does not get done', () => {
+describe.skipIf(!namespaces)(`an attempt whose nest does not get done${needsNamespaces}`, () => {
   /** A mount(8) that hangs, with something to mount. */
   function hanging(): { sandbox: SandboxSpec; through: string[] } {
     const sandbox = { ...NEST, hidden: [scratch()] };

@@ -8,6 +8,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
 import type { ExecutorKind } from './conformance.ts';
+import { namespaces, needsNamespaces } from './namespaces.ts';
 import { appears, type DaemonProcess, type Rig } from './rig.ts';
 
 /**
@@ -246,7 +247,7 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
 
   const open = (gate: string): void => writeFileSync(path.join(rig.tree, gate), '');
 
-  describe('a command in a nest', () => {
+  describe.skipIf(!namespaces)(`a command in a nest${needsNamespaces}`, () => {
     it('reaches nothing of outlive, of other attempts or of the manager, and still works', async () => {
       const { known, events, workUnit } = await attack('nest', { ...REACHES, ...DEEDS });
       expect(results(events)).toEqual({
