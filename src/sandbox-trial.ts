@@ -1,5 +1,5 @@
 /** Finds out what of a sandbox this machine can give: by trying it, from the inside. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import type { SandboxAbility } from './domain/sandbox.ts';
 import { SANDBOX_PROBE } from './layout.ts';
@@ -10,16 +10,16 @@ import { SANDBOX_PROBE } from './layout.ts';
  */
 export type ProbeRunner = (argv: readonly string[], hidden: string) => Promise<string | null>;
 
-/** Places below `parent`, which must exist, and removes what it made. Never rejects. */
+/** Makes `directory` anew for it, and removes it afterwards. Never rejects. */
 export async function trySandbox(
-  parent: string,
+  directory: string,
   kind: 'unit' | 'plain',
   run: ProbeRunner,
 ): Promise<SandboxAbility> {
   const none = (why: string): SandboxAbility => ({ unit: false, nest: false, why });
-  let directory: string | undefined;
   try {
-    directory = mkdtempSync(path.join(parent, 'probe-'));
+    rmSync(directory, { recursive: true, force: true });
+    mkdirSync(directory, { mode: 0o700 });
     for (const name of ['hidden', 'covered']) {
       mkdirSync(path.join(directory, name));
       writeFileSync(path.join(directory, name, 'secret'), 'secret\n');
@@ -30,7 +30,7 @@ export async function trySandbox(
   } catch (error) {
     return none((error as Error).message);
   } finally {
-    if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 

@@ -74,6 +74,9 @@ while [ $# -gt 0 ]; do
   esac || { echo "cannot $1 $2" >&2; exit 1; }
   shift 2
 done
+# A person's terminals are files of theirs: commands get their own.
+[ ! -d /dev/pts ] || "$mount" -t devpts -o newinstance,ptmxmode=0666,mode=620 outlive /dev/pts ||
+  { echo "cannot mount /dev/pts" >&2; exit 1; }
 cd / || exit 1
 exec "$unshare" --user --map-user="$uid" --map-group="$gid" -- "$setpriv" --no-new-privs -- \\
   /bin/sh -c 'echo ${OPEN} && exec "$0" --ignore-signal=CHLD "$1" infinity >/dev/null 2>&1' "$env" "$sleep"

@@ -1,6 +1,8 @@
 /** `outlive doctor`: what outlive stands on, looked at one by one, and what to do about it. */
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import os from 'node:os';
+import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import { EXIT, OutliveError } from '../domain/errors.ts';
@@ -79,10 +81,11 @@ async function lingering(): Promise<Finding> {
 async function sandbox(context: Context): Promise<Finding> {
   const check = 'sandbox';
   const host = { ...context, connectHost: () => connectHost(context) };
+  const place = path.join(os.tmpdir(), `outlive-probe-${randomUUID()}`);
   const inUnit = await withHost(host, (units) =>
-    trySandbox(os.tmpdir(), 'unit', (argv, hidden) => units.runProbe(argv, hidden)),
+    trySandbox(place, 'unit', (argv, hidden) => units.runProbe(argv, hidden)),
   ).catch(() => null);
-  const { unit, nest, why } = inUnit ?? (await trySandbox(os.tmpdir(), 'plain', runPlainly));
+  const { unit, nest, why } = inUnit ?? (await trySandbox(place, 'plain', runPlainly));
   const setting = `as configured: ${context.config.sandbox}`;
   if (nest)
     return ok(check, `a nest can be had, ${inUnit ? 'in a unit' : 'without a unit'}; ${setting}`);

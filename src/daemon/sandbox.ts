@@ -1,5 +1,6 @@
 /** The sandbox of a daemon's attempts: what is configured, what is covered, what a probe found. */
 import { execFile } from 'node:child_process';
+import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
@@ -45,10 +46,12 @@ export function sandboxSettings(
 ): SandboxSettings {
   const { directories, busAddress, runnerEnvironment, sandbox: setting } = config;
   let now: SandboxAbility | null = null;
+  // Always the same: a daemon that is killed meanwhile leaves one at most.
+  const place = path.join(directories.runtime, 'probe');
   const trial =
     executor === 'systemd'
-      ? trySandbox(directories.runtime, 'unit', inUnit(busAddress))
-      : trySandbox(directories.runtime, 'plain', plainly(runnerEnvironment));
+      ? trySandbox(place, 'unit', inUnit(busAddress))
+      : trySandbox(place, 'plain', plainly(runnerEnvironment));
   const found = trial.then((ability) => {
     now = ability;
     if (ability.nest) log.debug({ ability }, 'sandbox');

@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { type Nest, openNest } from '../../src/attempt/nest.ts';
 import type { NestSpec } from '../../src/attempt/nest-mounts.ts';
 import type { SandboxSpec } from '../../src/domain/attempt-files.ts';
+import { namespaces, needsNamespaces } from '../support/namespaces.ts';
 import { isAlive, makeShellLab } from './support/lab.ts';
 
 const run = promisify(execFile);
@@ -35,9 +36,10 @@ const ENVIRONMENT = { PATH: process.env['PATH'] ?? '', A: 'b c', KEY: 'secret', 
 async function inside({ enter }: Nest, line: string, cwd: string): Promise<string> {
   const [program, ...args] = [...enter, '/bin/sh', '-c', line];
   return (await run(program ?? '', args, { cwd, env: ENVIRONMENT })).stdout.trim();
+  return (await run(program, args, { cwd, env: ENVIRONMENT })).stdout.trim();
 }
 
-describe('a nest', () => {
+describe.skipIf(!namespaces)(`a nest${needsNamespaces}`, () => {
   test('keeps what one command started for the next one, and ends it when it is closed', async () => {
     const directory = scratch();
     const nest = await nestIn(directory);
@@ -91,6 +93,7 @@ describe('a nest', () => {
     const rest = { ...kept, PWD: directory };
     const [program, ...args] = [...nest.enter, 'env', '--null'];
     const { stdout } = await run(program ?? '', args, { cwd: directory, env: ENVIRONMENT });
+    const { stdout } = await run(program, args, { cwd: directory, env: ENVIRONMENT });
     const variables = stdout.split('\0').filter(Boolean);
     expect(variables.toSorted()).toEqual(
       Object.entries(rest)
@@ -116,6 +119,7 @@ describe('a nest', () => {
     const line = 'trap "echo told; exit 4" TERM; echo up; while :; do sleep 0.02; done';
     const [program, ...args] = [...nest.enter, '/bin/sh', '-c', line];
     const child = spawn(program ?? '', args, { cwd: directory, env: ENVIRONMENT, detached: true });
+    const child = spawn(program, args, { cwd: directory, env: ENVIRONMENT, detached: true });
     let said = '';
     const code = await new Promise((resolve) => {
       child.once('close', resolve);
@@ -188,7 +192,7 @@ function replaced(name: string, script: string): string[] {
 const withoutNamespaces = (): string[] =>
   replaced('unshare', 'echo "unshare: unshare failed: Operation not permitted" >&2; exit 1');
 
-describe('an attempt whose nest cannot be opened', () => {
+describe.skipIf(!namespaces)(`an attempt whose nest cannot be opened${needsNamespaces}`, () => {
   test('that was demanded fails, typed, and nothing has run', async () => {
     const lab = await makeShellLab('echo ran > ran', { sandbox: NEST });
     const wrapper = lab.start({}, withoutNamespaces());
@@ -222,7 +226,7 @@ describe('an attempt whose nest cannot be opened', () => {
   });
 });
 
-describe('an attempt whose nest does not get done', () => {
+describe.skipIf(!namespaces)(`an attempt whose nest does not get done${needsNamespaces}`, () => {
   /** A mount(8) that hangs, with something to mount. */
   function hanging(): { sandbox: SandboxSpec; through: string[] } {
     const sandbox = { ...NEST, hidden: [scratch()] };

@@ -10,8 +10,8 @@ describe('on the direct executor', () => {
     const rig = await Rig.create({ withoutSystemd: true });
     onTestFinished(() => rig.end());
     await rig.startDaemon();
-    // The probe is done once something that needs its word has been launched.
-    await rig.runToEnd({ argv: ['true'], sandbox: 'nest' });
+    // Every launch waits for the probe.
+    await rig.runToEnd({ argv: ['true'] });
     await expect(rig.submit({ argv: ['true'], sandbox: 'unit' })).rejects.toMatchObject({
       code: 'sandbox_unavailable',
     });

@@ -8,6 +8,7 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
 import type { ExecutorKind } from './conformance.ts';
+import { namespaces, needsNamespaces } from './namespaces.ts';
 import { appears, type DaemonProcess, type Rig } from './rig.ts';
 
 /**
@@ -88,6 +89,9 @@ const WORK: Readonly<Record<string, string>> = {
     'getent hosts localhost && node -e \'require("dns").lookup("localhost", (e) => process.exit(e ? 1 : 0))\'',
   'has temporary files': 'rm "$(mktemp)"',
   'has /dev': 'head -c 1 /dev/urandom >/dev/null',
+  // And none of anybody else's.
+  'has terminals of its own':
+    '[ "$(ls /dev/pts)" = ptmx ] && [ "$(script -qec tty /dev/null | tr -d "\\r")" = /dev/pts/0 ]',
   // Its first process has all orphans, and leaves no zombies.
   'reaps orphans': 'sh -c "sleep 0.05 & exit 0"; sleep 0.3; ! cat /proc/[0-9]*/stat | grep ") Z "',
 };
@@ -243,7 +247,7 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
 
   const open = (gate: string): void => writeFileSync(path.join(rig.tree, gate), '');
 
-  describe('a command in a nest', () => {
+  describe.skipIf(!namespaces)(`a command in a nest${needsNamespaces}`, () => {
     it('reaches nothing of outlive, of other attempts or of the manager, and still works', async () => {
       const { known, events, workUnit } = await attack('nest', { ...REACHES, ...DEEDS });
       expect(results(events)).toEqual({
@@ -261,7 +265,7 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
 
     it('would reach all of it without', async () => {
       const { events } = await attack('off', REACHES);
-      const { 'reaps orphans': _theirs, ...work } = WORK;
+      const { 'reaps orphans': _orphans, 'has terminals of its own': _terminals, ...work } = WORK;
       expect(results(events)).toMatchObject({
         ...all({ ...REACHES, ...ofManager }, 'done'),
         ...all(work, 'done'),

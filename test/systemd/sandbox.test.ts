@@ -1,6 +1,7 @@
 /** The nest in units of a real user manager, tried from the inside. */
 import path from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { namespaces, needsNamespaces } from '../support/namespaces.ts';
 import { Rig, systemctl } from '../support/rig.ts';
 import { sandboxTable } from '../support/sandbox.ts';
 
@@ -36,25 +37,28 @@ describe('on the systemd executor', () => {
     });
   });
 
-  it('a Pi run gets a nest by itself, a command does not', async () => {
-    const rig = await Rig.create();
-    onTestFinished(() => rig.end());
-    await rig.startDaemon();
-    const command = await rig.submit({ argv: ['sh', '-c', 'echo up; sleep 300'] });
-    await rig.waitForEvent(command.id, ({ type }) => type === 'stdout_delta', 'the command');
-    const pi = await rig.submit({
-      prompt: 'Do as the script says.\n#script\nbash echo up; sleep 300\n#end',
-    });
-    await rig.waitForEvent(pi.id, ({ type }) => type === 'tool.start', 'the tool');
-    const shown = async (id: string): Promise<string> => {
-      const unit = (await rig.client.getWorkUnit(id)).attempts[0]?.unit ?? '';
-      return await systemctl('show', '--property=PrivateUsers,RestrictNamespaces', unit);
-    };
-    expect(await shown(command.id)).toBe('PrivateUsers=no\nRestrictNamespaces=no');
-    expect(await shown(pi.id)).toBe('PrivateUsers=yes\nRestrictNamespaces=no');
-    for (const { id } of [command, pi]) await rig.client.cancelWorkUnit(id);
-    const { events } = await rig.outcome(pi.id);
-    const weaker = events.filter(({ data }) => data['kind'] === 'sandbox_weaker');
-    expect(weaker).toEqual([]);
-  });
+  it.skipIf(!namespaces)(
+    `a Pi run gets a nest by itself, a command does not${needsNamespaces}`,
+    async () => {
+      const rig = await Rig.create();
+      onTestFinished(() => rig.end());
+      await rig.startDaemon();
+      const command = await rig.submit({ argv: ['sh', '-c', 'echo up; sleep 300'] });
+      await rig.waitForEvent(command.id, ({ type }) => type === 'stdout_delta', 'the command');
+      const pi = await rig.submit({
+        prompt: 'Do as the script says.\n#script\nbash echo up; sleep 300\n#end',
+      });
+      await rig.waitForEvent(pi.id, ({ type }) => type === 'tool.start', 'the tool');
+      const shown = async (id: string): Promise<string> => {
+        const unit = (await rig.client.getWorkUnit(id)).attempts[0]?.unit ?? '';
+        return await systemctl('show', '--property=PrivateUsers,RestrictNamespaces', unit);
+      };
+      expect(await shown(command.id)).toBe('PrivateUsers=no\nRestrictNamespaces=no');
+      expect(await shown(pi.id)).toBe('PrivateUsers=yes\nRestrictNamespaces=no');
+      for (const { id } of [command, pi]) await rig.client.cancelWorkUnit(id);
+      const { events } = await rig.outcome(pi.id);
+      const weaker = events.filter(({ data }) => data['kind'] === 'sandbox_weaker');
+      expect(weaker).toEqual([]);
+    },
+  );
 });
