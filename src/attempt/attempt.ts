@@ -16,11 +16,13 @@ import { armDeadline, planDeadline } from './deadline.ts';
 import { type Credentials, readCredentials, type WrapperEnvironment } from './env.ts';
 import type { AbortReason, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
+import { type KeyProxy, openKeyProxy } from './key-proxy.ts';
 import { lastWord } from './last-word.ts';
 import { readLeftovers, readMarked } from './leftovers.ts';
 import { runPi } from './pi-runner.ts';
+import { type ProxiedKey, readProxiedKeys, secretsOf } from './proxied-keys.ts';
 import { type Redact, redactor } from './redact.ts';
-import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
+import { failure, type ProxiedProvider, type RunnerContext, type RunnerResult } from './runner.ts';
 import { knownSecrets } from './secrets.ts';
 import { SpoolWriter } from './spool-writer.ts';
 import { StopSwitch } from './stop.ts';
@@ -44,6 +46,7 @@ const EMERGENCY_GRACE_MS = 5_000;
 export class Attempt {
   readonly #setting: AttemptSetting;
   readonly #credentials: Credentials;
+  readonly #proxied: readonly ProxiedKey[];
   readonly #redact: Redact;
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
@@ -54,8 +57,9 @@ export class Attempt {
   constructor(setting: AttemptSetting, opened: EventData['attempt.opened']) {
     const { launch, environment, directory } = setting;
     this.#credentials = readCredentials(launch, environment.credentialsDirectory);
+    this.#proxied = readProxiedKeys(launch, environment.credentialsDirectory);
     const values = 'values' in this.#credentials ? this.#credentials.values : {};
-    const redact = redactor(knownSecrets(launch, values));
+    const redact = redactor(knownSecrets(launch, { ...values, ...secretsOf(this.#proxied) }));
     this.#redact = redact;
     this.#setting = { ...setting, warn: (sentence) => setting.warn(redact(sentence)) };
     this.#spool = new SpoolWriter(path.join(directory, ATTEMPT_FILES.spool), {
@@ -167,7 +171,13 @@ export class Attempt {
     if (!isDirectory(launch.cwd)) {
       return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
     }
-    const context = this.#context(this.#credentials.values);
+    let proxy: KeyProxy | null = null;
+    try {
+      proxy = await this.#openKeyProxy();
+    } catch (error) {
+      return failure('runner_error', `The key proxy cannot listen: ${errorCode(error)}`);
+    }
+    const context = this.#context(this.#credentials.values, proxy?.providers ?? []);
     try {
       const { runner } = launch;
       return await (runner.kind === 'pi'
@@ -176,10 +186,21 @@ export class Attempt {
     } catch (error) {
       this.crash(error);
       return failure('runner_error', String(error));
+    } finally {
+      proxy?.close();
     }
   }
 
-  #context(credentials: Readonly<Record<string, string>>): RunnerContext {
+  async #openKeyProxy(): Promise<KeyProxy | null> {
+    if (this.#proxied.length === 0) return null;
+    const { launch, warn } = this.#setting;
+    return openKeyProxy(this.#proxied, { environment: launch.environment, warn });
+  }
+
+  #context(
+    credentials: Readonly<Record<string, string>>,
+    providers: readonly ProxiedProvider[],
+  ): RunnerContext {
     const { launch, directory, environment, warn } = this.#setting;
     const { mark } = environment;
     return {
@@ -189,7 +210,9 @@ export class Attempt {
         ...launch.environment,
         ...credentials,
         ...(mark ? { OUTLIVE_MARK: mark } : {}),
+        ...(providers.length > 0 ? pastOtherProxies(launch.environment) : {}),
       },
+      providers,
       emit: this.#spool.append,
       live: (change) => {
         this.#live = { ...this.#live, ...change };
@@ -203,6 +226,14 @@ export class Attempt {
       warn,
     };
   }
+}
+
+/** Pi reaches us directly, whatever its environment or its own settings say of other proxies. */
+function pastOtherProxies(environment: Readonly<Record<string, string>>): Record<string, string> {
+  const told = environment['no_proxy'] ?? environment['NO_PROXY'] ?? '';
+  if (told === '*') return {};
+  const hosts = told === '' ? '127.0.0.1' : `${told},127.0.0.1`;
+  return { NO_PROXY: hosts, no_proxy: hosts };
 }
 
 function isDirectory(file: string): boolean {

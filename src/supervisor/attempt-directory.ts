@@ -110,7 +110,8 @@ function launchFile(
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
     },
-    credentialVariables: isPi ? Object.keys(settings.keys) : [],
+    credentialVariables: isPi ? variablesOfPi(settings) : [],
+    keyProxy: isPi ? settings.policies.keyProxy : [],
     timeouts: timeoutsOf(workUnit, attempt),
     ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
@@ -118,6 +119,12 @@ function launchFile(
     umask: settings.umask,
     approvals: isPi ? approvalSpec(context, workUnit, attempt, paths) : null,
   };
+}
+
+/** A key that the wrapper keeps is not among them, whichever wrapper reads this. */
+function variablesOfPi({ keys, policies }: Settings): string[] {
+  const kept = new Set(policies.keyProxy.map(({ keyVariable }) => keyVariable));
+  return Object.keys(keys).filter((name) => !kept.has(name));
 }
 
 /** Makes everything the wrapper needs, durable, before systemd is asked to start it. */

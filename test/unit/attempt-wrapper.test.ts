@@ -155,6 +155,7 @@ const LAUNCH = {
   cwd: '/w',
   environment: { A: 'b' },
   credentialVariables: [],
+  keyProxy: [],
   timeouts: {
     heartbeatIntervalMs: 1,
     heartbeatTimeoutMs: 1,
@@ -228,6 +229,7 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     environment: {},
     emit: () => true,
     onLook: () => {},
+    providers: [],
     nest: null,
     live: () => {},
     stop: new StopSwitch(),
