@@ -136,14 +136,27 @@ function serve(
   request.on('error', () => {});
   response.on('error', () => {});
   const headers = endToEnd(request.rawHeaders);
+  const way = wayOf(routes, headers, request.url ?? '');
+  if ('refused' in way) refuse(request, response, way.status, way.refused);
+  else {
+    const { route, path, key } = way;
+    const upstream = route.call(path, request.method, withKey(headers, route, key));
+    forward(upstream, options, route, request, response);
+  }
+}
+
+type Way =
+  | { readonly route: Route; readonly path: string; readonly key: string }
+  | { readonly status: 401 | 404; readonly refused: string };
+
+function wayOf(routes: readonly Route[], headers: Headers, asked: string): Way {
   const route = routes.find((each) => headers.some(([, value]) => carries(value, each)));
-  if (route === undefined) return refuse(request, response, 401, NO_TOKEN);
-  const path = pathBelow(route, request.url ?? '');
-  if (path === null) return refuse(request, response, 404, `not below ${route.url.href}`);
+  if (route === undefined) return { status: 401, refused: NO_TOKEN };
+  const path = pathBelow(route, asked);
+  if (path === null) return { status: 404, refused: `not below ${route.url.href}` };
   const { key } = route.key;
-  if ('missing' in key) return refuse(request, response, 401, `there is no key: ${key.missing}`);
-  const sent = withKey(headers, route, key.value);
-  forward(route.call(path, request.method, sent), options, route, request, response);
+  if ('missing' in key) return { status: 401, refused: `there is no key: ${key.missing}` };
+  return { route, path, key: key.value };
 }
 
 const NO_TOKEN =
@@ -184,8 +197,8 @@ function forward(
     try {
       const headers = endToEnd(answer.rawHeaders).flat();
       response.writeHead(answer.statusCode ?? 0, answer.statusMessage ?? '', headers);
-      // Before the body: a stream may be silent for long after its head.
-      response.flushHeaders();
+      // Sends the head: a stream may be silent for long after it. As bytes, which is what it was read as.
+      response.write('', 'latin1');
     } catch (error) {
       warn(`An answer of ${url.host} cannot be passed on: ${errorCode(error)}`);
       response.destroy();
@@ -226,7 +239,10 @@ function withKey(headers: Headers, route: Route, key: string): Headers {
 /** Values by name, as `request` takes them; one that is there twice goes out twice. */
 function gathered(headers: Headers): Record<string, string[]> {
   const all: Record<string, string[]> = {};
-  for (const [name, value] of headers) (all[name.toLowerCase()] ??= []).push(value);
+  for (const [name, value] of headers) {
+    const lower = name.toLowerCase();
+    all[lower] = [...(all[lower] ?? []), value];
+  }
   return all;
 }
 
