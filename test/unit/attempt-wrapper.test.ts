@@ -175,14 +175,33 @@ test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation, ceiling and approvals has none', () => {
+test('a launch file of a daemon that knew no continuation, ceiling, approvals and key proxy has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
-  const { ceiling: _ceiling, approvals: _approvals, ...older } = { ...LAUNCH, runner };
+  const {
+    ceiling: _ceiling,
+    approvals: _approvals,
+    keyProxy: _proxy,
+    ...older
+  } = { ...LAUNCH, runner };
   const ceiling = { microUsd: null, tokens: null };
   expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
 
+test('proxied keys of a launch file are read', () => {
+  const spec = {
+    provider: 'acme',
+    keyVariable: 'K',
+    baseUrl: 'https://a.example',
+    header: 'x-key',
+  };
+  const keyProxy = [{ ...spec, scheme: null }];
+  const text = JSON.stringify({ ...LAUNCH, keyProxy });
+  expect(parseLaunchFile(text, 'f').keyProxy).toEqual(keyProxy);
+});
+
 test.each([
+  [{ keyProxy: {} }, 'f: keyProxy is not a list'],
+  [{ keyProxy: [{ provider: 'acme' }] }, 'f: keyProxy[0]: keyVariable is not a text'],
   [{ environment: { A: 1 } }, 'f: environment.A is not a text'],
   [{ captureBytes: -1 }, 'f: captureBytes is not a whole number'],
   [{ controlSocket: 'rel' }, 'f: controlSocket is not an absolute path'],
