@@ -1,5 +1,7 @@
 /** The key proxy against real HTTP servers. */
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import {
   createServer,
   type IncomingHttpHeaders,
@@ -7,7 +9,10 @@ import {
   type RequestListener,
   request,
 } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { text } from 'node:stream/consumers';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -443,6 +448,29 @@ test("HTTP_PROXY and NO_PROXY of the run hold for the proxy's own way out", asyn
   const past = await proxyFor([keyTo(origin)], { ...environment, NO_PROXY: '127.0.0.1' });
   await ask(`${past.bases[0]}/x`, { headers: BEARER });
   expect(seen).toHaveLength(1);
+});
+
+test("TLS is checked as Pi would: an authority of one's own counts by NODE_EXTRA_CA_CERTS, and only so", async () => {
+  const directory = mkdtempSync(path.join(tmpdir(), 'outlive-tls-'));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const [key, cert] = ['key.pem', 'cert.pem'].map((name) => path.join(directory, name));
+  const what = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost', '-days', '2'];
+  const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1'];
+  const files = ['-nodes', '-keyout', key ?? '', '-out', cert ?? ''];
+  execFileSync('openssl', [...made, ...what, ...files], { stdio: 'pipe' });
+  const tls = { key: readFileSync(key ?? ''), cert: readFileSync(cert ?? '') };
+  const server = createTlsServer(tls, (incoming, response) => {
+    response.end(incoming.headers.authorization);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const acme = keyTo(`https://localhost:${(server.address() as AddressInfo).port}/v1`);
+  const trusting = await proxyFor([acme], { NODE_EXTRA_CA_CERTS: cert ?? '' });
+  const answer = await ask(`${trusting.bases[0]}/x`, { headers: BEARER });
+  expect(await text(answer)).toBe(`Bearer ${KEY}`);
+  const strict = await proxyFor([acme], { NODE_EXTRA_CA_CERTS: '/nonexistent' });
+  await expect(ask(`${strict.bases[0]}/x`, { headers: BEARER })).rejects.toThrow('socket hang up');
+  expect(strict.warned).toEqual([expect.stringContaining('DEPTH_ZERO_SELF_SIGNED_CERT')]);
 });
 
 async function closedPort(): Promise<number> {

@@ -80,6 +80,14 @@ describe('config.json', () => {
       api: { port: null, streamStallMs: 5_000 },
       pi: { command: ['/opt/pi', '--x'], agentDir: '/srv/agent' },
       keyVariables: ['A_KEY'],
+      keyProxy: {
+        acme: {
+          keyVariable: 'A_KEY',
+          baseUrl: 'https://api.acme.example/v1',
+          header: 'x-api-key',
+          scheme: 'Key',
+        },
+      },
       passEnvironment: ['EDITOR'],
       environment: { GREETING: 'hello' },
       limits: { runner: { pi: 2 }, provider: { acme: 3 }, media_provider: {} },
