@@ -27,7 +27,7 @@ function foundBelow(root: string): string[] {
     });
 }
 
-test('the key reaches the provider, and neither Pi, its commands nor any file has key or token', async () => {
+test('the key reaches the provider, and neither Pi, its commands nor any file has key or token; row 284', async () => {
   const { lab, model } = await makePiLab({
     serverKey: KEY,
     proxied,

@@ -91,7 +91,7 @@ it('planted secrets are in no file, unit property, command line, journal line or
   expect(found).toEqual([]);
 });
 
-it('a key that the proxy keeps is used, and is in nothing that a command finds in its unit', async () => {
+it('a key that the proxy keeps is used, and is in nothing that a command finds in its unit; row 284', async () => {
   const agent = path.join(rig.base, 'agent');
   await writePiLab(agent, { baseUrl: rig.model.baseUrl, apiKey: 'not-the-key' });
   const { configFile } = rig.config.directories;
