@@ -28,6 +28,31 @@ function isTimeZone(name: string): boolean {
 }
 
 const absolutePath = z.string().startsWith('/', 'must be an absolute path').max(4096);
+/** A URL that paths can be put behind. */
+function isBaseUrl(text: string): boolean {
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) return false;
+  return url.username + url.password + url.search + url.hash === '';
+}
+
+/** Headers that say what a request is, not whose. */
+const NO_KEY_HEADER = /^(?:host|connection|content-length|transfer-encoding|te|trailer|upgrade)$/i;
+
+const keyProxySchema = z.strictObject({
+  keyVariable: variableName,
+  baseUrl: z.string().refine(isBaseUrl, 'is not an http or https URL without query and user'),
+  header: z
+    .string()
+    .regex(/^[A-Za-z0-9-]{1,64}$/, 'is not the name of a header')
+    .refine((name) => !NO_KEY_HEADER.test(name), 'cannot carry a key')
+    .default('authorization'),
+  /** The word before the key; none when empty. */
+  scheme: z
+    .string()
+    .regex(/^[A-Za-z0-9-]{0,32}$/, 'is not a word')
+    .optional(),
+});
+
 const slots = z.int().min(1).max(10_000);
 
 /** config.json. Every key is optional; an unknown key is an error that names it. */
@@ -51,6 +76,8 @@ export const configFileSchema = z
       .prefault({}),
     /** Names of variables that hold keys. Their values go to Pi only, as credentials. */
     keyVariables: z.array(variableName).max(64).default([]),
+    /** Providers of Pi's whose keys stay with the wrapper, each by Pi's name of it. */
+    keyProxy: z.record(z.string().min(1).max(256), keyProxySchema).default({}),
     /** Names of further variables that runners may see. */
     passEnvironment: z.array(variableName).max(256).default([]),
     /** Further variables for runners, by value. No place for secrets. */
@@ -146,6 +173,12 @@ export const configFileSchema = z
       if (!Object.hasOwn(value.environment, name)) continue;
       const path = ['environment', name];
       const message = 'is also in keyVariables; the value of a key belongs in no file of ours';
+      issues.push({ code: 'custom', input: null, path, message });
+    }
+    for (const [provider, { keyVariable }] of Object.entries(value.keyProxy)) {
+      if (value.keyVariables.includes(keyVariable)) continue;
+      const path = ['keyProxy', provider, 'keyVariable'];
+      const message = `${keyVariable} is not in keyVariables`;
       issues.push({ code: 'custom', input: null, path, message });
     }
   });

@@ -19,12 +19,14 @@ import { armDeadline, planDeadline } from './deadline.ts';
 import { type Credentials, readCredentials, type WrapperEnvironment } from './env.ts';
 import type { AbortReason, Emit, EventData } from './event-data.ts';
 import { errorCode, isDiskFull } from './files.ts';
+import { type KeyProxy, openKeyProxy } from './key-proxy.ts';
 import { lastWord } from './last-word.ts';
 import { type Leftover, readLeftovers, readMarked } from './leftovers.ts';
 import { type Nest, NestError, openNest } from './nest.ts';
 import { runPi } from './pi-runner.ts';
+import { type ProxiedKey, readProxiedKeys, secretsOf } from './proxied-keys.ts';
 import { type Redact, redactor } from './redact.ts';
-import { failure, type RunnerContext, type RunnerResult } from './runner.ts';
+import { failure, type ProxiedProvider, type RunnerContext, type RunnerResult } from './runner.ts';
 import { knownSecrets } from './secrets.ts';
 import { SpoolWriter } from './spool-writer.ts';
 import { type StopRequest, StopSwitch } from './stop.ts';
@@ -52,6 +54,7 @@ const LAST_WORD_MS = 500;
 export class Attempt {
   readonly #setting: AttemptSetting;
   readonly #credentials: Credentials;
+  readonly #proxied: readonly ProxiedKey[];
   readonly #redact: Redact;
   readonly #spool: SpoolWriter;
   readonly #stop = new StopSwitch();
@@ -68,8 +71,9 @@ export class Attempt {
   constructor(setting: AttemptSetting, opened: EventData['attempt.opened']) {
     const { launch, environment, directory } = setting;
     this.#credentials = readCredentials(launch, environment.credentialsDirectory);
+    this.#proxied = readProxiedKeys(launch, environment.credentialsDirectory);
     const values = 'values' in this.#credentials ? this.#credentials.values : {};
-    const redact = redactor(knownSecrets(launch, values));
+    const redact = redactor(knownSecrets(launch, { ...values, ...secretsOf(this.#proxied) }));
     this.#redact = redact;
     this.#setting = { ...setting, warn: (sentence) => setting.warn(redact(sentence)) };
     this.#spool = new SpoolWriter(path.join(directory, ATTEMPT_FILES.spool), {
@@ -178,7 +182,7 @@ export class Attempt {
   #withoutControl(why: string): void {
     const message = `No control socket, the run goes on without: ${why}`;
     this.#setting.warn(message);
-    this.#spool.append('progress', { kind: 'control_unavailable', message });
+    this.#emit('progress', { kind: 'control_unavailable', message });
   }
 
   async #runRunner(): Promise<RunnerResult> {
@@ -190,12 +194,18 @@ export class Attempt {
       return failure('cwd_missing', `The working directory ${launch.cwd} does not exist`);
     }
     const { values } = this.#credentials;
+    let proxy: KeyProxy | null = null;
+    try {
+      proxy = await this.#openKeyProxy();
+    } catch (error) {
+      return failure('runner_error', `The key proxy cannot listen: ${errorCode(error)}`);
+    }
     try {
       // Made before the nest, which shows it to the commands in it.
       const temporary = this.#makeTemporary();
       const refused = await this.#openSandbox(temporary);
       if (refused !== null) return refused;
-      const context = this.#context(values, temporary);
+      const context = this.#context(values, temporary, proxy?.providers ?? []);
       await this.#openArtifacts(context);
       const { request } = this.#stop;
       if (request !== null) return failure(request.code ?? 'aborted', request.message);
@@ -206,6 +216,8 @@ export class Attempt {
     } catch (error) {
       this.crash(error);
       return failure('runner_error', String(error));
+    } finally {
+      proxy?.close();
     }
   }
 
@@ -296,7 +308,17 @@ export class Attempt {
     return own === undefined ? all : all.filter(({ pid }) => !own.has(pid));
   }
 
-  #context(credentials: Readonly<Record<string, string>>, temporary: string | null): RunnerContext {
+  async #openKeyProxy(): Promise<KeyProxy | null> {
+    if (this.#proxied.length === 0) return null;
+    const { launch, warn } = this.#setting;
+    return openKeyProxy(this.#proxied, { environment: launch.environment, warn });
+  }
+
+  #context(
+    credentials: Readonly<Record<string, string>>,
+    temporary: string | null,
+    providers: readonly ProxiedProvider[],
+  ): RunnerContext {
     const { launch, directory, environment, warn } = this.#setting;
     const { mark } = environment;
     return {
@@ -307,8 +329,10 @@ export class Attempt {
         ...credentials,
         ...(temporary === null ? {} : { TMPDIR: temporary }),
         ...(mark ? { OUTLIVE_MARK: mark } : {}),
+        ...(providers.length > 0 ? pastOtherProxies(launch.environment) : {}),
       },
       emit: this.#emit,
+      providers,
       live: (change) => {
         this.#live = { ...this.#live, ...change };
       },
@@ -321,6 +345,14 @@ export class Attempt {
       warn,
     };
   }
+}
+
+/** Pi reaches us directly, whatever its environment or its own settings say of other proxies. */
+function pastOtherProxies(environment: Readonly<Record<string, string>>): Record<string, string> {
+  const told = environment['no_proxy'] ?? environment['NO_PROXY'] ?? '';
+  if (told === '*') return {};
+  const hosts = told === '' ? '127.0.0.1' : `${told},127.0.0.1`;
+  return { NO_PROXY: hosts, no_proxy: hosts };
 }
 
 function isDirectory(file: string): boolean {

@@ -27,13 +27,23 @@ export function readCredentials(launch: LaunchFile, directory: string | undefine
   if (launch.runner.kind !== 'pi') return { values: {} };
   const values: Record<string, string> = {};
   for (const name of launch.credentialVariables) {
-    if (directory === undefined) return { missing: `${name}: CREDENTIALS_DIRECTORY is not set` };
-    try {
-      // Files made by hand end with a line feed that is no part of a key.
-      values[name] = readFileSync(path.join(directory, name), 'utf8').replace(/\r?\n$/, '');
-    } catch (error) {
-      return { missing: `${name}: ${errorCode(error)}` };
-    }
+    const credential = readCredential(directory, name);
+    if ('missing' in credential) return credential;
+    values[name] = credential.value;
   }
   return { values };
+}
+
+/** One credential, or why it cannot be had. */
+export function readCredential(
+  directory: string | undefined,
+  name: string,
+): { readonly value: string } | { readonly missing: string } {
+  if (directory === undefined) return { missing: `${name}: CREDENTIALS_DIRECTORY is not set` };
+  try {
+    // Files made by hand end with a line feed that is no part of a key.
+    return { value: readFileSync(path.join(directory, name), 'utf8').replace(/\r?\n$/, '') };
+  } catch (error) {
+    return { missing: `${name}: ${errorCode(error)}` };
+  }
 }

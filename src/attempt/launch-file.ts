@@ -4,6 +4,7 @@ import path from 'node:path';
 import {
   ATTEMPT_FILES,
   type CommandRunnerSpec,
+  type KeyProxySpec,
   LAUNCH_VERSION,
   type LaunchFile,
   type PiRunnerSpec,
@@ -68,6 +69,7 @@ function readV1(raw: JsonObject, file: string): LaunchFile {
     cwd: read.absolutePath('cwd'),
     environment: read.texts('environment'),
     credentialVariables: read.list('credentialVariables'),
+    keyProxy: read.has('keyProxy') ? read.objects('keyProxy').map(readKeyProxy) : [],
     timeouts: readTimeouts(new FieldReader(objectOf(raw['timeouts']), `${file}: timeouts`)),
     ceiling: readCeiling(objectOf(raw['ceiling'])),
     controlSocket: read.absolutePath('controlSocket'),
@@ -100,6 +102,14 @@ function readRunner(read: FieldReader): PiRunnerSpec | CommandRunnerSpec {
     model: read.optionalText('model'),
   };
 }
+
+const readKeyProxy = (read: FieldReader): KeyProxySpec => ({
+  provider: read.text('provider'),
+  keyVariable: read.text('keyVariable'),
+  baseUrl: read.text('baseUrl'),
+  header: read.text('header'),
+  scheme: read.optionalText('scheme'),
+});
 
 /** Absent in files of a daemon before this one: then there is none. */
 function readCeiling({ microUsd, tokens }: JsonObject): RunCeiling {

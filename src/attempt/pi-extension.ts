@@ -35,10 +35,13 @@ interface Settings {
   readonly plain: readonly string[];
   /** Before an argv, it runs that inside the nest; null without one. */
   readonly enter: readonly string[] | null;
+  /** Providers that are reached through the wrapper, and where that listens. */
+  readonly providers: readonly { readonly name: string; readonly baseUrl: string }[];
 }
 const SETTINGS = JSON.parse('__OUTLIVE_SETTINGS__') as Settings;
 
 const FENCE = 'outlive:fence ';
+const TOKENS = 'outlive:tokens';
 const NOTICE = 'outlive:provider-answer ';
 const TELLING: ReadonlySet<string> = new Set(['retry-after', 'retry-after-ms']);
 const FAILED = 400;
@@ -72,10 +75,17 @@ const MAKERS: Readonly<Record<string, (cwd: string, pi: ExtensionAPI) => AnyTool
 
 export default function fence(pi: ExtensionAPI): void {
   for (const name of SETTINGS.fenced) pi.registerTool(fenced(name, pi));
+  // Known to have a key, so that Pi can choose a model; the token comes before the first prompt.
+  for (const { name, baseUrl } of SETTINGS.providers)
+    pi.registerProvider(name, { baseUrl, apiKey: 'outlive' });
   const foreign = new Set<string>();
   pi.on('session_start', (_event, { ui }) => {
     const ours = SETTINGS.fenced.filter((name) => isOurs(name, pi));
-    ui.notify(FENCE + JSON.stringify({ kind: 'ready', tools: ours }), 'info');
+    const ready = (): void =>
+      ui.notify(FENCE + JSON.stringify({ kind: 'ready', tools: ours }), 'info');
+    // Not awaited: Pi reads no answer before all of its extensions have started.
+    if (SETTINGS.providers.length === 0) ready();
+    else void takeTokens(pi, ui).then(ready, (error) => ui.notify(String(error), 'error'));
     tellOfFailedAnswers(ui);
   });
   pi.on('tool_call', async ({ toolName: tool, toolCallId, input }, context) => {
@@ -91,6 +101,17 @@ export default function fence(pi: ExtensionAPI): void {
     if (!foreign.delete(toolCallId)) return;
     await end(ui, { toolCallId, tool: toolName, isError, content, durationMs: null }, signal);
   });
+}
+
+/** What Pi sends in place of the keys, which the wrapper has. */
+async function takeTokens(pi: ExtensionAPI, ui: Ui): Promise<void> {
+  const said = await ui.input(TOKENS);
+  if (said === undefined) return;
+  const tokens = JSON.parse(said) as Readonly<Record<string, string>>;
+  for (const { name, baseUrl } of SETTINGS.providers) {
+    const apiKey = tokens[name];
+    if (apiKey !== undefined) pi.registerProvider(name, { baseUrl, apiKey });
+  }
 }
 
 const sourceOf = (name: string, pi: ExtensionAPI) =>

@@ -19,6 +19,7 @@ import { type Answer, PiRpc } from './pi-rpc.ts';
 import { classifyError, classifyStartFailure, isLockHeld, verdictOf } from './pi-verdict.ts';
 import { piVersion } from './pi-version.ts';
 import { type ProgramEnd, spawnExitCode } from './program.ts';
+import { TokenDesk } from './proxied-keys.ts';
 import { resetOfMessage } from './retry-after.ts';
 import {
   failure,
@@ -79,6 +80,7 @@ class PiRun {
   readonly #rpc: PiRpc;
   readonly #recorder: PiRecorder;
   readonly #grants: GrantBook;
+  readonly #tokens: TokenDesk;
   /** Settles when no command of a grant runs any more. */
   #granted: Promise<readonly GrantResult[]> = Promise.resolve([]);
   #before = NOTHING_SPENT;
@@ -100,6 +102,7 @@ class PiRun {
     this.#stderr = capture(ATTEMPT_FILES.stderr, Math.floor(launch.captureBytes / 2));
     this.#grants = new GrantBook(launch.approvals);
     this.#recorder = new PiRecorder(context, (record) => this.#rpc.send(record), this.#grants);
+    this.#tokens = new TokenDesk(context.providers);
     const { fence } = this.#recorder;
     context.onLook(() => fence.look());
     this.#rpc = new PiRpc({
@@ -109,7 +112,7 @@ class PiRun {
       environment: context.environment,
       stdout: this.#stdout,
       stderr: this.#stderr,
-      onEvent: (event) => this.#recorder.take(event),
+      onEvent: (event) => this.#take(event),
       onViolation: (what, fatal) => this.#violation(what, fatal),
     });
   }
@@ -148,6 +151,7 @@ class PiRun {
     const state = await this.#rpc.request('get_state', {}, READY_MS);
     if (state.kind !== 'ok') return this.#notReady(state);
     const unfenced = await this.#unfenced();
+    this.#tokens.close();
     if (unfenced !== null) return failure('runner_error', unfenced);
     this.#before = (await this.#spent(QUESTION_MS)) ?? NOTHING_SPENT;
     this.#stage = 'idle';
@@ -203,6 +207,12 @@ class PiRun {
     const text = await this.#rpc.request('get_last_assistant_text', {}, QUESTION_MS);
     const said = text.kind === 'ok' ? stringOf(objectOf(text.data)['text']) : null;
     return success({ text: said ?? this.#recorder.lastText });
+  }
+
+  #take(event: JsonObject): void {
+    const answer = this.#tokens.answerTo(event);
+    if (answer === null) this.#recorder.take(event);
+    else this.#rpc.send(answer);
   }
 
   #started(state: JsonObject): void {
@@ -284,10 +294,12 @@ class PiRun {
  * Gives Pi a copy of its own, swept with the runtime files: Pi reads it after a deploy may
  * have taken ours away. Throws where it cannot be written: nothing may run without the fence.
  */
-function placeExtension({ launch, nest }: RunnerContext, { fenced, plain }: Fence): string {
+function placeExtension(context: RunnerContext, { fenced, plain }: Fence): string {
+  const { launch, nest } = context;
+  const providers = context.providers.map(({ name, baseUrl }) => ({ name, baseUrl }));
   const directory = path.dirname(launch.controlSocket);
   const file = path.join(directory, EXTENSION_NAME);
-  const settings = JSON.stringify({ file, fenced, plain, enter: nest?.enter ?? null });
+  const settings = JSON.stringify({ file, fenced, plain, enter: nest?.enter ?? null, providers });
   const text = EXTENSION.replace(/(['"])__OUTLIVE_SETTINGS__\1/, () => JSON.stringify(settings));
   makeDirectory(directory);
   writeFileSync(file, text, { mode: 0o600 });

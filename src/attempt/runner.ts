@@ -29,8 +29,17 @@ export interface RunnerContext {
   readonly onLook: (look: () => void) => void;
   /** The nest that every command of the model enters; null where there is none. */
   readonly nest: RunnerNest | null;
+  /** Providers that Pi reaches through the wrapper. */
+  readonly providers: readonly ProxiedProvider[];
   /** Says a sentence to the journal. */
   readonly warn: (sentence: string) => void;
+}
+
+/** A provider as Pi is told of it: where the wrapper stands in for it, and the token that opens the way. */
+export interface ProxiedProvider {
+  readonly name: string;
+  readonly baseUrl: string;
+  readonly token: string;
 }
 
 /** A room of namespaces for what the model runs. */

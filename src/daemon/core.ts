@@ -56,6 +56,10 @@ const presetSlots = ({ presets }: ConfigFile): Record<string, number> =>
     ),
   );
 
+/** Where nothing else is said, the header of HTTP itself has a word before the key. */
+const schemeOf = (header: string): string =>
+  header.toLowerCase() === 'authorization' ? 'Bearer' : '';
+
 function policiesOf(file: ConfigFile): Policies {
   const { presets, providerRetry, breaker, spend, admission, approvals } = file;
   const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
@@ -68,6 +72,11 @@ function policiesOf(file: ConfigFile): Policies {
     providerRetry,
     breaker,
     presets: Object.fromEntries(named),
+    keyProxy: Object.entries(file.keyProxy).map(([provider, { scheme, ...proxy }]) => ({
+      provider,
+      ...proxy,
+      scheme: (scheme ?? schemeOf(proxy.header)) || null,
+    })),
     spend: { timeZone: spend.timeZone ?? timeZone, day: spend.day, kinds: spend.kinds },
     minFreeMemory: admission.minFreeMemory,
     freeMemory: createMemoryReader(),

@@ -58,6 +58,20 @@ export interface CommandRunnerSpec {
   readonly argv: readonly string[];
 }
 
+/** A provider of Pi's that is reached through the wrapper, which alone has its key. */
+export interface KeyProxySpec {
+  /** Pi's name of it. */
+  readonly provider: string;
+  /** The variable, and so the credential, that holds the key. */
+  readonly keyVariable: string;
+  /** Where the provider really is; http or https, without a query. */
+  readonly baseUrl: string;
+  /** The header that carries the key. */
+  readonly header: string;
+  /** The word before the key in it, as `Bearer`; null for none. */
+  readonly scheme: string | null;
+}
+
 /** Null for none. */
 export interface RunCeiling {
   readonly microUsd: number | null;
@@ -92,6 +106,8 @@ export interface LaunchFile {
   readonly environment: Readonly<Record<string, string>>;
   /** Variables whose values are files in $CREDENTIALS_DIRECTORY; exported to Pi only. */
   readonly credentialVariables: readonly string[];
+  /** Their variables are not among those: the keys stay with the wrapper. */
+  readonly keyProxy: readonly KeyProxySpec[];
   readonly timeouts: TimeoutPolicy;
   /** What its work unit may still spend; the wrapper holds it also while no daemon runs. */
   readonly ceiling: RunCeiling;

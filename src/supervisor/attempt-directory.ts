@@ -116,7 +116,8 @@ function launchFile(
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
     },
-    credentialVariables: isPi ? Object.keys(settings.keys) : [],
+    credentialVariables: isPi ? variablesOfPi(settings) : [],
+    keyProxy: isPi ? settings.policies.keyProxy : [],
     timeouts: timeoutsOf(workUnit, attempt),
     ceiling: spendOfUnit(context, workUnit).left,
     controlSocket: paths.controlSocket,
@@ -126,6 +127,12 @@ function launchFile(
     approvals: isPi ? approvalSpec(context, workUnit, attempt, paths) : null,
     sandbox,
   };
+}
+
+/** A key that the wrapper keeps is not among them, whichever wrapper reads this. */
+function variablesOfPi({ keys, policies }: Settings): string[] {
+  const kept = new Set(policies.keyProxy.map(({ keyVariable }) => keyVariable));
+  return Object.keys(keys).filter((name) => !kept.has(name));
 }
 
 /** Makes everything the wrapper needs, durable, before systemd is asked to start it. */

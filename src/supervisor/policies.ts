@@ -1,4 +1,5 @@
 /** What config.json says of providers, money and memory, as the supervisor uses it. */
+import type { KeyProxySpec } from '../domain/attempt-files.ts';
 import { OPEN_POLICY, type ToolPolicy } from '../domain/decisions.ts';
 import { type BreakerPolicy, DEFAULT_BREAKER } from '../domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, type ProviderRetry } from '../domain/provider-retry.ts';
@@ -30,6 +31,8 @@ export interface Policies {
   readonly providerRetry: ProviderRetry;
   readonly breaker: BreakerPolicy;
   readonly presets: Readonly<Record<string, Preset>>;
+  /** Providers of Pi's whose keys stay with the wrapper. */
+  readonly keyProxy: readonly KeyProxySpec[];
   readonly spend: {
     /** IANA name: whose midnight ends a day. */
     readonly timeZone: string;
@@ -56,6 +59,7 @@ export const DEFAULT_POLICIES: Policies = {
   providerRetry: DEFAULT_PROVIDER_RETRY,
   breaker: DEFAULT_BREAKER,
   presets: {},
+  keyProxy: [],
   spend: { timeZone: 'UTC', day: {}, kinds: {} },
   minFreeMemory: null,
   freeMemory: () => null,

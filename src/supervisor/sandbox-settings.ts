@@ -1,4 +1,3 @@
-/** What the supervisor knows of sandboxes: what is configured, and what the probe found. */
 /** What the supervisor is told of sandboxes: what is configured, what they cover, what can be had. */
 import type { SandboxSpec } from '../domain/attempt-files.ts';
 import type { SandboxAbility, SandboxSetting } from '../domain/sandbox.ts';

@@ -92,7 +92,6 @@ describe.skipIf(!namespaces)(`a nest${needsNamespaces}`, () => {
     // Where it is, said by the first shell on the way.
     const rest = { ...kept, PWD: directory };
     const [program, ...args] = [...nest.enter, 'env', '--null'];
-    const { stdout } = await run(program ?? '', args, { cwd: directory, env: ENVIRONMENT });
     const { stdout } = await run(program, args, { cwd: directory, env: ENVIRONMENT });
     const variables = stdout.split('\0').filter(Boolean);
     expect(variables.toSorted()).toEqual(
@@ -118,7 +117,6 @@ describe.skipIf(!namespaces)(`a nest${needsNamespaces}`, () => {
     const nest = await nestIn(directory);
     const line = 'trap "echo told; exit 4" TERM; echo up; while :; do sleep 0.02; done';
     const [program, ...args] = [...nest.enter, '/bin/sh', '-c', line];
-    const child = spawn(program ?? '', args, { cwd: directory, env: ENVIRONMENT, detached: true });
     const child = spawn(program, args, { cwd: directory, env: ENVIRONMENT, detached: true });
     let said = '';
     const code = await new Promise((resolve) => {

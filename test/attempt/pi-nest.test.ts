@@ -32,6 +32,7 @@ async function ends({ lab }: PiLab, changes: Partial<LaunchFile> = {}): Promise<
     environment: launch.environment,
     emit,
     onLook: () => {},
+    providers: [],
     nest: { enter: ENTER, paths: { hidden: [], readOnly: [], shown: [] } },
     live: () => {},
     stop: new StopSwitch(),

@@ -106,6 +106,7 @@ export class Workshop {
       cwd: tree,
       environment: this.environment,
       credentialVariables: [],
+      keyProxy: [],
       timeouts: defaultTimeouts('task_run'),
       controlSocket: path.join(config.directories.runtime, name, 'control.sock'),
       temporaryDirectory: runner.kind === 'pi' ? path.join(base, 'tmp', name) : null,

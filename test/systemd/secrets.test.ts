@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Rig, script, systemctl } from '../support/rig.ts';
+import { writePiLab } from '../support/scripted-model/lab.ts';
 
 const SECRETS = {
   model: 'Model-Planted-0123456789',
@@ -88,4 +89,29 @@ it('planted secrets are in no file, unit property, command line, journal line or
     ),
   );
   expect(found).toEqual([]);
+});
+
+it('a key that the proxy keeps is used, and is in nothing that a command finds in its unit; row 284', async () => {
+  const agent = path.join(rig.base, 'agent');
+  await writePiLab(agent, { baseUrl: rig.model.baseUrl, apiKey: 'not-the-key' });
+  const { configFile } = rig.config.directories;
+  mkdirSync(path.dirname(configFile), { recursive: true });
+  const proxied = { keyVariable: 'LAB_KEY', baseUrl: rig.model.baseUrl };
+  const config = { keyVariables: ['LAB_KEY', 'PLANTED_KEY'], keyProxy: { lab: proxied } };
+  writeFileSync(configFile, JSON.stringify(config));
+  const env = { LAB_KEY: SECRETS.model, PLANTED_KEY: SECRETS.credential };
+  await rig.startDaemon({ env });
+  const { id } = await rig.submit({
+    prompt: script(
+      'bash wrapper=$(ps -o ppid= -p $PPID | tr -d " "); { env; cat /proc/$PPID/environ /proc/$PPID/cmdline /proc/$wrapper/environ /proc/$wrapper/cmdline; find /run/user/$(id -u) -type f -readable -print -exec cat {} \\;; } > seen',
+      'say Done',
+    ),
+  });
+  const { workUnit } = await rig.outcome(id);
+  expect(workUnit).toMatchObject({ status: 'succeeded' });
+  expect(rig.model.violations(), 'the model demands the key').toEqual([]);
+  const seen = readFileSync(path.join(rig.tree, 'seen'), 'latin1');
+  expect(seen, 'it looked where credentials are').toMatch(/\/credentials\/.*\/PLANTED_KEY\n/);
+  expect(seen).not.toContain(SECRETS.model);
+  await rig.unitsAreGone();
 });

@@ -46,6 +46,7 @@ class Post {
       environment: { PATH: process.env['PATH'] ?? '' },
       emit,
       onLook: () => {},
+      providers: [],
       nest: null,
       live: () => {},
       stop: this.stop,

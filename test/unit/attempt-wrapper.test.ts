@@ -155,6 +155,7 @@ const LAUNCH = {
   cwd: '/w',
   environment: { A: 'b' },
   credentialVariables: [],
+  keyProxy: [],
   timeouts: {
     heartbeatIntervalMs: 1,
     heartbeatTimeoutMs: 1,
@@ -176,15 +177,35 @@ test('a launch file is read as it is, and unknown fields are left out', () => {
   expect(parseLaunchFile(JSON.stringify({ ...LAUNCH, later: 1 }), 'f')).toEqual(LAUNCH);
 });
 
-test('a launch file of a daemon that knew no continuation, ceiling, approvals or sandbox has none', () => {
+test('a launch file of a daemon that knew no continuation, ceiling, approvals, sandbox or key proxy has none', () => {
   const { continuation: _none, ...runner } = LAUNCH.runner;
   const whole = { ...LAUNCH, runner };
-  const { ceiling: _ceiling, approvals: _approvals, sandbox: _sandbox, ...older } = whole;
+  const {
+    ceiling: _ceiling,
+    approvals: _approvals,
+    sandbox: _sandbox,
+    keyProxy: _proxy,
+    ...older
+  } = whole;
   const ceiling = { microUsd: null, tokens: null };
   expect(parseLaunchFile(JSON.stringify(older), 'f')).toEqual({ ...LAUNCH, ceiling });
 });
 
+test('proxied keys of a launch file are read', () => {
+  const spec = {
+    provider: 'acme',
+    keyVariable: 'K',
+    baseUrl: 'https://a.example',
+    header: 'x-key',
+  };
+  const keyProxy = [{ ...spec, scheme: null }];
+  const text = JSON.stringify({ ...LAUNCH, keyProxy });
+  expect(parseLaunchFile(text, 'f').keyProxy).toEqual(keyProxy);
+});
+
 test.each([
+  [{ keyProxy: {} }, 'f: keyProxy is not a list'],
+  [{ keyProxy: [{ provider: 'acme' }] }, 'f: keyProxy[0]: keyVariable is not a text'],
   [{ environment: { A: 1 } }, 'f: environment.A is not a text'],
   [{ captureBytes: -1 }, 'f: captureBytes is not a whole number'],
   [{ controlSocket: 'rel' }, 'f: controlSocket is not an absolute path'],
@@ -231,6 +252,7 @@ test('a Pi that never answers is given up after 40 s, typed; T86 pi#4744', async
     environment: {},
     emit: () => true,
     onLook: () => {},
+    providers: [],
     nest: null,
     live: () => {},
     stop: new StopSwitch(),

@@ -33,6 +33,31 @@ function refusal(work: () => unknown): OutliveError {
   throw new Error('it was not refused');
 }
 
+describe('keyProxy', () => {
+  const acme = { keyVariable: 'ACME_KEY', baseUrl: 'https://api.acme.example/v1' };
+
+  it('names a provider, the variable of its key and where it is', () => {
+    writeConfig({ keyVariables: ['ACME_KEY'], keyProxy: { acme } });
+    expect(load().file.keyProxy).toEqual({ acme: { ...acme, header: 'authorization' } });
+  });
+
+  it.each<[string, object, string]>([
+    ['a variable that is none of keyVariables', { keyVariable: 'B' }, 'B is not in keyVariables'],
+    ['another protocol', { baseUrl: 'ftp://a.example' }, 'is not an http or https URL'],
+    ['a query', { baseUrl: 'https://a.example/?key=1' }, 'is not an http or https URL'],
+    ['a password', { baseUrl: 'https://me:pw@a.example' }, 'is not an http or https URL'],
+    ['no URL', { baseUrl: 'a.example' }, 'is not an http or https URL'],
+    ['no name of a header', { header: 'x key' }, 'is not the name of a header'],
+    ['a header of the connection', { header: 'Host' }, 'cannot carry a key'],
+    ['two words', { scheme: 'Bearer my' }, 'is not a word'],
+    ['the key itself', { key: 'secret' }, 'Unrecognized key'],
+  ])('is refused with %s', (_, change, message) => {
+    writeConfig({ keyVariables: ['ACME_KEY'], keyProxy: { acme: { ...acme, ...change } } });
+    const { code, message: said } = refusal(load);
+    expect([code, said]).toEqual(['config_unreadable', expect.stringContaining(message)]);
+  });
+});
+
 describe('config.json', () => {
   it('need not be there', () => {
     expect(load().file).toMatchObject({
@@ -55,6 +80,14 @@ describe('config.json', () => {
       api: { port: null, streamStallMs: 5_000 },
       pi: { command: ['/opt/pi', '--x'], agentDir: '/srv/agent' },
       keyVariables: ['A_KEY'],
+      keyProxy: {
+        acme: {
+          keyVariable: 'A_KEY',
+          baseUrl: 'https://api.acme.example/v1',
+          header: 'x-api-key',
+          scheme: 'Key',
+        },
+      },
       passEnvironment: ['EDITOR'],
       environment: { GREETING: 'hello' },
       limits: { runner: { pi: 2 }, provider: { acme: 3 }, media_provider: {} },

@@ -6,6 +6,8 @@ export const CONFIG_MEANINGS = {
   'pi.command': 'your own Pi: program and leading arguments; absent: the one outlive depends on',
   'pi.agentDir': 'an isolated agent directory; absent: your own, `~/.pi/agent`',
   keyVariables: 'names of variables that hold keys; their values reach Pi only, as credentials',
+  keyProxy:
+    'providers of Pi’s whose keys stay with the wrapper, by Pi’s name of them: `{ "acme": { "keyVariable", "baseUrl", "header"?, "scheme"? } }`; the variable is one of keyVariables, the header `authorization` unless said otherwise, the word before the key `Bearer` there and none elsewhere',
   passEnvironment: 'names of further variables of the daemon that runners see',
   environment: 'further variables for runners, by value; no place for secrets',
   umask: 'octal umask of the programs runners start; absent: the daemon’s own',

@@ -131,6 +131,7 @@ export async function makeLab(
     cwd,
     environment: { PATH: process.env['PATH'] ?? '', HOME: root, PI_OFFLINE: '1' },
     credentialVariables: [],
+    keyProxy: [],
     controlSocket: path.join(root, 'run/control.sock'),
     temporaryDirectory: path.join(root, 'tmp/attempt-1'),
     captureBytes: 64 * 1024,

@@ -1,7 +1,8 @@
 /** An attempt that runs the real Pi CLI against the scripted model. */
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { onTestFinished } from 'vitest';
+import type { KeyProxySpec } from '../../../src/domain/attempt-files.ts';
 import { type PiLabOptions, writePiLab } from '../../support/scripted-model/lab.ts';
 import { type ScriptedModel, startScriptedModel } from '../../support/scripted-model/server.ts';
 import { type Lab, type LaunchChanges, makeLab } from './lab.ts';
@@ -44,7 +45,16 @@ export interface PiLabChanges {
   readonly parent?: string;
   /** Key that the model's server demands. */
   readonly serverKey?: string;
+  /** The wrapper keeps the key, which is in the credential LAB_KEY; Pi's own models.json leads nowhere. */
+  readonly proxied?: Partial<KeyProxySpec> & { readonly key: string };
 }
+
+/** The environment of a wrapper whose credentials a lab holds. */
+export const withCredentials = (lab: Lab): { CREDENTIALS_DIRECTORY: string } => ({
+  CREDENTIALS_DIRECTORY: path.join(lab.root, 'credentials'),
+});
+
+const NOWHERE = 'http://127.0.0.1:9/v1';
 
 /** Makes all of it; gone after the test. */
 export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
@@ -63,13 +73,14 @@ export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
       continuation: changes.continuation ?? null,
       model: changes.model === undefined ? 'lab/scripted' : changes.model,
     }),
-    changes.launch,
+    { ...changes.launch, keyProxy: keyProxyOf(changes, model) },
     changes.parent,
   );
+  if (changes.proxied !== undefined) await placeKey(lab, changes.proxied.key);
   // HOME is the lab's root: Pi's own default, no variable needed.
   const agent = path.join(lab.root, '.pi/agent');
   const pointAt = (baseUrl: string): Promise<void> => writePiLab(agent, { baseUrl, ...changes.pi });
-  await pointAt(model.baseUrl);
+  await pointAt(changes.proxied === undefined ? model.baseUrl : NOWHERE);
   const sessionFile = changes.sessionFile ?? path.join(lab.root, 'session.jsonl');
   return {
     lab,
@@ -78,6 +89,19 @@ export async function makePiLab(changes: PiLabChanges = {}): Promise<PiLab> {
     messages: () => readMessages(sessionFile),
     useModelOf: (other) => pointAt(other.model.baseUrl),
   };
+}
+
+function keyProxyOf({ proxied }: PiLabChanges, { baseUrl }: ScriptedModel): KeyProxySpec[] {
+  if (proxied === undefined) return [];
+  const { key: _key, ...changes } = proxied;
+  const spec = { provider: 'lab', keyVariable: 'LAB_KEY', header: 'authorization' };
+  return [{ ...spec, baseUrl, scheme: 'Bearer', ...changes }];
+}
+
+async function placeKey(lab: Lab, key: string): Promise<void> {
+  const { CREDENTIALS_DIRECTORY: directory } = withCredentials(lab);
+  await mkdir(directory, { mode: 0o500 });
+  await writeFile(path.join(directory, 'LAB_KEY'), `${key}\n`, { mode: 0o400 });
 }
 
 /** Messages of a session file of Pi's, in order. */
