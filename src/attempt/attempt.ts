@@ -175,7 +175,7 @@ export class Attempt {
     try {
       proxy = await this.#openKeyProxy();
     } catch (error) {
-      return failure('runner_error', `The key proxy cannot listen: ${errorCode(error)}`);
+      return failure('runner_error', `The key proxy cannot be opened: ${errorCode(error)}`);
     }
     const context = this.#context(this.#credentials.values, proxy?.providers ?? []);
     try {
