@@ -198,7 +198,7 @@ export class Attempt {
     try {
       proxy = await this.#openKeyProxy();
     } catch (error) {
-      return failure('runner_error', `The key proxy cannot listen: ${errorCode(error)}`);
+      return failure('runner_error', `The key proxy cannot be opened: ${errorCode(error)}`);
     }
     try {
       // Made before the nest, which shows it to the commands in it.

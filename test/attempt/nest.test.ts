@@ -35,7 +35,6 @@ const ENVIRONMENT = { PATH: process.env['PATH'] ?? '', A: 'b c', KEY: 'secret', 
 /** What a shell line prints inside. */
 async function inside({ enter }: Nest, line: string, cwd: string): Promise<string> {
   const [program, ...args] = [...enter, '/bin/sh', '-c', line];
-  return (await run(program ?? '', args, { cwd, env: ENVIRONMENT })).stdout.trim();
   return (await run(program, args, { cwd, env: ENVIRONMENT })).stdout.trim();
 }
 

@@ -181,7 +181,7 @@ test('a proxy that cannot listen fails the attempt before anything ran', async (
   expect(lines.at(-1)?.data).toMatchObject({
     verdict: 'error',
     code: 'runner_error',
-    message: 'The key proxy cannot listen: EADDRINUSE',
+    message: 'The key proxy cannot be opened: EADDRINUSE',
   });
   expect(existsSync(sessionFile)).toBe(false);
 });
