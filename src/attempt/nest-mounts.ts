@@ -8,9 +8,10 @@ import { isWithin, type ProtectedPaths } from './nest-paths.ts';
 /**
  * `pin`: mounted onto itself, since a directory that something is mounted on cannot be renamed:
  * else the way to a covered place could be moved aside and another one laid. `hide`: covered by
- * an empty one. `lock`: made read-only. `veil`: a file, covered by an empty one.
+ * an empty one. `lock`: made read-only. `veil`: a file, covered by an empty one. `clear`: as
+ * `hide`, and can be looked into.
  */
-export type MountKind = 'pin' | 'hide' | 'lock' | 'veil';
+export type MountKind = 'pin' | 'hide' | 'clear' | 'lock' | 'veil';
 
 export interface Mount {
   readonly kind: MountKind;
@@ -28,6 +29,12 @@ interface MountPoint {
   readonly type: string;
   readonly readOnly: boolean;
 }
+
+/**
+ * ssh refuses files in it that belong neither to root nor to the user, and in a user namespace of
+ * one user root is nobody. Without them it runs, by its own defaults.
+ */
+const OF_ROOT = ['/etc/ssh/ssh_config.d'];
 
 /** The plan cannot be made; the message is a sentence. */
 export class NestPlanError extends Error {}
@@ -71,6 +78,7 @@ export function planNest(
         [...pins].toSorted((a, b) => a.length - b.length),
       ),
       ...all('hide', hide),
+      ...all('clear', OF_ROOT.filter(isDirectory)),
       ...all('lock', [...lock, ...groups]),
       ...all('veil', veil),
     ],

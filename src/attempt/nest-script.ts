@@ -65,6 +65,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     pin) "$mount" --rbind "$2" "$2" ;;
     hide) "$mount" -t tmpfs -o ro,nosuid,nodev,noexec,size=4k,nr_inodes=2,mode=000 outlive "$2" ;;
+    clear) "$mount" -t tmpfs -o ro,nosuid,nodev,noexec,size=4k,nr_inodes=2,mode=555 outlive "$2" ;;
     lock) "$mount" --rbind "$2" "$2" && "$mount" -o remount,bind,ro "$2" ;;
     veil) "$mount" --bind /dev/null "$2" ;;
   esac || { echo "cannot $1 $2" >&2; exit 1; }
