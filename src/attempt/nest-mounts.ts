@@ -10,9 +10,19 @@ import { isWithin, type ProtectedPaths } from './nest-paths.ts';
  * else the way to a covered place could be moved aside and another one laid. `hide`: covered by
  * an empty one. `lock`: made read-only. `veil`: a file, covered by an empty one. One directory
  * may be seen in a hidden one: it is held (`hold`), covered by one that can still be written
- * (`shade`), put back (`show`), and what covers the rest is closed (`seal`).
+ * (`shade`), put back (`show`), and what covers the rest is closed (`seal`). `clear`: as `hide`,
+ * and can be looked into.
  */
-export type MountKind = 'pin' | 'hide' | 'lock' | 'veil' | 'hold' | 'shade' | 'show' | 'seal';
+export type MountKind =
+  | 'pin'
+  | 'hide'
+  | 'clear'
+  | 'lock'
+  | 'veil'
+  | 'hold'
+  | 'shade'
+  | 'show'
+  | 'seal';
 
 export interface Mount {
   readonly kind: MountKind;
@@ -30,6 +40,12 @@ interface MountPoint {
   readonly type: string;
   readonly readOnly: boolean;
 }
+
+/**
+ * ssh refuses files in it that belong neither to root nor to the user, and in a user namespace of
+ * one user root is nobody. Without them it runs, by its own defaults.
+ */
+const OF_ROOT = ['/etc/ssh/ssh_config.d'];
 
 /** The plan cannot be made; the message is a sentence. */
 export class NestPlanError extends Error {}
@@ -80,6 +96,7 @@ export function planNest(
         [...pins].toSorted((a, b) => a.length - b.length),
       ),
       ...hide.flatMap((each) => hideMounts(each, shown)),
+      ...all('clear', OF_ROOT.filter(isDirectory)),
       ...all('lock', [...lock, ...groups]),
       ...all('veil', veil),
     ],

@@ -1,6 +1,14 @@
 /** The nest as the wrapper opens it, and what becomes of an attempt that cannot have one. */
 import { execFile, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -188,6 +196,25 @@ function replaced(name: string, script: string): string[] {
 /** As where user namespaces are forbidden: the kernel's word for it. */
 const withoutNamespaces = (): string[] =>
   replaced('unshare', 'echo "unshare: unshare failed: Operation not permitted" >&2; exit 1');
+
+const hasSsh = existsSync('/usr/bin/ssh');
+const needsSsh = hasSsh ? '' : ' (SKIPPED: needs ssh)';
+
+describe.skipIf(!namespaces || !hasSsh)(`ssh${needsNamespaces}${needsSsh}`, () => {
+  test('runs, though files of root belong to nobody in a nest', async () => {
+    // As root we make one of somebody's who is nobody inside; else what belongs to root is.
+    const mine = scratch();
+    writeFileSync(path.join(mine, '50-distribution.conf'), '');
+    const isRoot = process.getuid?.() === 0;
+    if (isRoot) chownSync(path.join(mine, '50-distribution.conf'), 12_345, 12_345);
+    const configuration = isRoot ? mine : '/etc/ld.so.conf.d';
+    const lab = await makeShellLab('exec ssh -TG localhost', { sandbox: NEST });
+    const through = world(`mount --bind ${configuration} /etc/ssh/ssh_config.d`);
+    const wrapper = lab.start({}, through);
+    const { code } = await wrapper.ended;
+    expect([code, await lab.read('stderr')]).toEqual([0, '']);
+  });
+});
 
 describe.skipIf(!namespaces)(`an attempt whose nest cannot be opened${needsNamespaces}`, () => {
   test('that was demanded fails, typed, and nothing has run', async () => {

@@ -87,6 +87,7 @@ const WORK: Readonly<Record<string, string>> = {
   'has npm': 'mkdir -p package && cd package && npm init --yes',
   'resolves names':
     'getent hosts localhost && node -e \'require("dns").lookup("localhost", (e) => process.exit(e ? 1 : 0))\'',
+  'can make namespaces of its own': 'unshare --user --mount true',
   'has temporary files': 'rm "$(mktemp)"',
   'has /dev': 'head -c 1 /dev/urandom >/dev/null',
   // And none of anybody else's.

@@ -94,7 +94,7 @@ test('locks every control group file system that can be written', () => {
     '43 40 0:43 / /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu',
   ];
   const { mounts } = planNest(NOTHING, root, table(root, ...groups));
-  expect(mounts).toEqual([
+  expect(mounts.filter(({ kind }) => kind !== 'clear')).toEqual([
     { kind: 'lock', path: '/sys/fs/cgroup/unified' },
     { kind: 'lock', path: '/sys/fs/cgroup/with blank' },
   ]);
