@@ -1,0 +1,53 @@
+/** Work with a question open, in a real store: how it gets there, and how its attempt is lost. */
+import type { Evidence, Intent } from '../../src/domain/evidence.ts';
+import { conclude } from '../../src/supervisor/conclude.ts';
+import { evidence } from '../property/evidence.ts';
+import { QueueRig } from '../support/core-queue.ts';
+import { open, temporaryDirectory } from './rig.ts';
+
+export const PI = { runnerId: 'pi', prompt: 'go', model: 'acme/small' } as const;
+const LIMITS = { provider: { acme: 1 }, runner: { pi: 4 } };
+export const APPROVE = { decision: 'approved', reason: null, fail: false, actor: 'user' } as const;
+export const DENY = {
+  decision: 'denied',
+  reason: 'not today',
+  fail: false,
+  actor: 'user',
+} as const;
+export const GONE = evidence({ hostChanged: true, end: null, lastWord: null });
+
+export const gathered = (known: Evidence) => ({
+  evidence: known,
+  record: null,
+  unusable: null,
+  disagreement: null,
+  loss: { session: null, cwd: { path: '/', exists: true } },
+});
+
+export interface Waiting {
+  readonly rig: QueueRig;
+  readonly id: string;
+  readonly directory: string;
+}
+
+/** A running Pi unit. */
+export function running(): Waiting {
+  const directory = temporaryDirectory();
+  const rig = new QueueRig(open(directory), LIMITS);
+  const id = rig.submit(PI);
+  rig.claimAll();
+  rig.run(id);
+  return { rig, id, directory };
+}
+
+export function lose({ rig, id }: Waiting, known: Evidence = GONE) {
+  const attempt = rig.active(id);
+  const intent: Intent | null = attempt.intent;
+  return conclude(rig.context, attempt.id, gathered({ ...known, intent }));
+}
+
+export const unit = ({ rig, id }: Waiting) => rig.store.workUnits.get(id);
+export const approval = ({ rig }: Waiting, id: string) => rig.store.approvals.get(id);
+export const held = ({ rig, id }: Waiting) =>
+  rig.store.resources.countSlots({ type: 'provider', key: 'acme' }) +
+  rig.store.attempts.listByWorkUnit(id).filter(({ status }) => status === 'started').length;
