@@ -50,3 +50,15 @@ export function createApprovalCalls(wire: Wire, timeoutMs: number): ApprovalCall
     deny: (id, input = {}, key) => decide(id, 'deny', input, key),
   };
 }
+
+/** All that somebody still has to answer, page by page. */
+export async function allPending(list: ApprovalCalls['listApprovals']): Promise<ApprovalView[]> {
+  const items: ApprovalView[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const filter = { status: 'pending', limit: 1_000, ...(cursor ? { cursor } : {}) } as const;
+    const page = await list(filter);
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  }
+  return items;
+}
