@@ -9,7 +9,7 @@ import {
   approvalViewSchema,
 } from '../../src/api/schemas-approvals.ts';
 import { type SseMessage, SseParser } from '../../src/client/sse-parser.ts';
-import { makeAttempt } from '../../src/supervisor/claim.ts';
+import { askOf, runningPi } from '../support/api-approvals.ts';
 import {
   type Answer,
   COMMAND,
@@ -20,11 +20,10 @@ import {
   problem,
   refused,
   send,
-  start,
   type Target,
 } from '../support/api-http.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig } from '../support/api-rig.ts';
-import { ask, type Question } from '../support/approvals.ts';
+import type { Question } from '../support/approvals.ts';
 
 let rig: Rig;
 beforeEach(async () => {
@@ -35,26 +34,10 @@ beforeEach(async () => {
 });
 afterEach(cleanUp);
 
-/** A Pi unit that runs, as a watch would have committed it. */
-async function running(handle: string): Promise<string> {
-  const { id } = await start(rig.socket, { ...PI, handle, exclusive: false, argv: undefined });
-  rig.writer.commit((transaction) => {
-    const { attempt } = makeAttempt(rig.inner, transaction, transaction.workUnit(id));
-    transaction.moveAttempt(attempt, 'started', { startedAt: transaction.at });
-    transaction.moveWorkUnit(transaction.workUnit(id), 'runner_started', { actor: 'system' });
-  });
-  return id;
-}
-
-function askOf(id: string, question: Question = {}): ApprovalView {
-  const attemptId = rig.store.workUnits.get(id)?.activeAttemptId ?? '';
-  return { ...ask(rig.inner, { id: attemptId, workUnitId: id }, question), handle: '' };
-}
-
 /** Running work with one open question. */
 async function asking(handle = 'issue42', question: Question = {}) {
-  const id = await running(handle);
-  return { id, asked: askOf(id, question) };
+  const id = await runningPi(rig, handle);
+  return { id, asked: askOf(rig, id, question) };
 }
 
 const get = (path: string): Promise<Answer> => send(rig.socket, { path });
@@ -87,10 +70,10 @@ const causes = (id: string): unknown[] =>
 
 describe('GET /approvals', () => {
   it('lists newest first, by status and by work unit, and pages without a gap', async () => {
-    const one = await running('one');
-    const two = await running('two');
-    const ids = ['a', 'b', 'c'].map((toolCallId) => askOf(one, { toolCallId }).id);
-    const other = askOf(two).id;
+    const one = await runningPi(rig, 'one');
+    const two = await runningPi(rig, 'two');
+    const ids = ['a', 'b', 'c'].map((toolCallId) => askOf(rig, one, { toolCallId }).id);
+    const other = askOf(rig, two).id;
     // Ids of one millisecond are in no order of their own; the list is in theirs.
     const newestFirst = (...of: string[]): string[] => of.toSorted().toReversed();
     const [oldest = '', ...later] = newestFirst(...ids).toReversed();
@@ -381,9 +364,9 @@ async function streamUntil(last: string, act: () => Promise<unknown>): Promise<S
 
 describe('row 249: events', () => {
   it('of the work unit tell the question, the wait and each change with its revision', async () => {
-    const id = await running('issue42');
+    const id = await runningPi(rig, 'issue42');
     const stream = await openStream(rig.socket, id);
-    const asked = askOf(id);
+    const asked = askOf(rig, id);
     view(await decide(asked.id, 'approve', { body: { reason: 'fine' } }));
     rig.context.supervisor.cancel(id, { actor: 'user', reason: null });
     const told: (readonly [string, Readonly<Record<string, unknown>>])[] = [];
@@ -412,10 +395,10 @@ describe('row 249: events', () => {
   });
 
   it('of the workspace carry the same, so that a client knows what to load', async () => {
-    const id = await running('issue42');
+    const id = await runningPi(rig, 'issue42');
     let asked = '';
     const seen = await streamUntil('approval.changed', async () => {
-      asked = askOf(id).id;
+      asked = askOf(rig, id).id;
       await decide(asked, 'deny');
     });
     const [requested, changed] = ['approval.requested', 'approval.changed'].map((type) => {
