@@ -278,7 +278,8 @@ describe('what an answer may say', () => {
     ['a reason and whether it ends the work', 'deny', { reason: 'no', fail: false }],
   ])('is %s', async (_what, verb, body) => {
     const { asked } = await asking();
-    view(await decide(asked.id, verb, body === undefined ? {} : { body }));
+    const answer = await decide(asked.id, verb, body === undefined ? {} : { body });
+    expect(view(answer).status).toBe(verb === 'approve' ? 'approved' : 'denied');
   });
 
   it.each<[string, 'approve' | 'deny', object, string]>([

@@ -128,7 +128,7 @@ class Screen {
     }
     this.unit = await this.client.getWorkUnit(workUnitId);
     this.approval = await this.client.getApproval(String(data['approvalId']));
-    this.log.push(`loaded for ${data['cause']} at ${position}`);
+    this.log.push(`loaded for ${String(data['cause'])} at ${position}`);
   }
 
   /** Resolves once the log has such a line; rejects when the watch ended without. */

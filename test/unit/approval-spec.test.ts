@@ -150,11 +150,13 @@ describe('row 335: questions at the start of a daemon', () => {
   it('are looked at by code that has no writer of attempts, leases or slots', () => {
     const text = source('recovery/approvals.ts');
     const imported = [...text.matchAll(/from '(.*)'/g)].map(([, module]) => module);
-    expect(imported.toSorted()).toEqual([
-      '../domain/work-unit.ts',
-      '../supervisor/approval-commits.ts',
-      '../supervisor/context.ts',
-    ]);
+    expect(new Set(imported)).toEqual(
+      new Set([
+        '../domain/work-unit.ts',
+        '../supervisor/approval-commits.ts',
+        '../supervisor/context.ts',
+      ]),
+    );
     expect(text).not.toMatch(/attempts|resources|moveAttempt|moveWorkUnit|queue|diagnostics/);
   });
 
