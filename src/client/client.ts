@@ -21,7 +21,7 @@ import {
 import { type ReconcileView, reconcileReportSchema } from '../api/schemas-runtime.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { WorkUnitStatus } from '../domain/work-unit.ts';
-import { type ApprovalCalls, allPending, createApprovalCalls } from './approvals.ts';
+import { type ApprovalCalls, createApprovalCalls } from './approvals.ts';
 import { type Control, createControl, RECONCILE_MS } from './control.ts';
 import { type FollowOptions, followEvents } from './follow.ts';
 import type { FollowTimes } from './link.ts';
@@ -89,12 +89,8 @@ export function createClient({
     wire.get(workUnitPageSchema, '/work-units', { ...filter });
   const events: Client['events'] = (id, query = {}) =>
     wire.get(eventPageSchema, `${unitPath(id)}/events`, query);
+  const activeWorkUnits = () => allActive(listWorkUnits);
   const approvals = createApprovalCalls(wire, timeoutMs);
-  const whole = {
-    supervisor: control.supervisor,
-    activeWorkUnits: () => allActive(listWorkUnits),
-    pendingApprovals: () => allPending(approvals.listApprovals),
-  };
   const source = { socketPath, timeoutMs, times: follow };
 
   return {
@@ -140,7 +136,11 @@ export function createClient({
     allEvents: (id, afterSeq = 0) => pageThrough(events, id, afterSeq),
     followEvents: (id, options = {}) =>
       followEvents({ ...source, getWorkUnit, events }, id, options),
-    watchWorkspace: (watch) => watchWorkspace({ ...source, ...whole }, watch),
+    watchWorkspace: (watch) => {
+      const { supervisor } = control;
+      const { pendingApprovals } = approvals;
+      return watchWorkspace({ ...source, activeWorkUnits, supervisor, pendingApprovals }, watch);
+    },
   };
 }
 

@@ -65,23 +65,20 @@ function beginToWait(context: Context, transaction: Transaction, speaker: Speake
   });
 }
 
-/**
- * No question of it is open any more: the attempt goes on. One that is being suspended is
- * stopped all the same, but its work waits for nobody: its end queues what was answered.
- */
+/** No question of it is open any more: the attempt goes on. */
 export function endWait(context: Context, transaction: Transaction, attempt: AttemptRow): void {
   const { workUnitId } = attempt;
   const isPending = context.store.approvals
     .open(workUnitId)
     .some(({ status }) => status === 'pending');
-  const workUnit = transaction.workUnit(workUnitId);
-  if (isPending || workUnit.status !== 'waiting_for_approval') return;
-  const patch = { waitedMs: waitedUntil(attempt, transaction.at), waitingSince: null };
+  if (isPending) return;
+  // One that is being suspended stays that; its work unit waits for nobody any more.
   if (attempt.status === 'waiting_for_approval') {
-    transaction.moveAttempt(attempt, 'approval_approved', patch);
-  } else if (attempt.status === 'cancelling' && workUnit.activeAttemptId === attempt.id) {
-    context.store.attempts.patch(attempt.id, patch);
-  } else return;
+    const waitedMs = waitedUntil(attempt, transaction.at);
+    transaction.moveAttempt(attempt, 'approval_approved', { waitedMs, waitingSince: null });
+  }
+  const workUnit = transaction.workUnit(workUnitId);
+  if (workUnit.status !== 'waiting_for_approval') return;
   transaction.moveWorkUnit(workUnit, 'approval_approved', {
     actor: 'system',
     attemptId: attempt.id,

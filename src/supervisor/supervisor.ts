@@ -178,31 +178,6 @@ function endings(
   };
 }
 
-/** What a person changes of the workspace; what waited for it may start. */
-function settings(
-  context: Context,
-  wake: () => void,
-): Pick<Supervisor, 'resumeProvider' | 'setAdmission' | 'putChannel'> {
-  return {
-    resumeProvider: (name) => {
-      resumeProvider(context, name);
-      wake();
-    },
-    setAdmission: (admission) => {
-      context.writer.commit(({ at }) => context.store.channels.setAdmission(admission, at));
-      wake();
-    },
-    putChannel: (id, policy, ceiling) => {
-      context.writer.commit(({ at }) => {
-        context.store.channels.put(id, policy, at);
-        context.store.spend.setChannelCeiling(id, ceiling);
-        context.store.queue.wakeAll(); // A higher limit may let several start at once.
-      });
-      wake();
-    },
-  };
-}
-
 const shuttingDown = (): OutliveError =>
   new OutliveError('shutting_down', 'The daemon is shutting down. Try again in a moment.');
 
@@ -265,7 +240,22 @@ export function createSupervisor(context: Context): Supervisor {
     },
     ...questions(context),
     ...endings(context, hintOwner, () => scheduler.wake()),
-    ...settings(context, () => scheduler.wake()),
+    resumeProvider: (name) => {
+      resumeProvider(context, name);
+      scheduler.wake();
+    },
+    setAdmission: (admission) => {
+      context.writer.commit(({ at }) => context.store.channels.setAdmission(admission, at));
+      scheduler.wake();
+    },
+    putChannel: (id, policy, ceiling) => {
+      context.writer.commit(({ at }) => {
+        context.store.channels.put(id, policy, at);
+        context.store.spend.setChannelCeiling(id, ceiling);
+        context.store.queue.wakeAll(); // A higher limit may let several start at once.
+      });
+      scheduler.wake();
+    },
     reconcile: (ids) =>
       reconcile(context, ids, { watches, attach: (attempt) => watch(attempt, true) }),
     attach: (attempt) => watch(attempt, true),

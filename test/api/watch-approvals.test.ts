@@ -7,7 +7,7 @@ import type { ApprovalView } from '../../src/api/schemas-approvals.ts';
 import { type Client, createClient } from '../../src/client/client.ts';
 import { conclude } from '../../src/supervisor/conclude.ts';
 import { suspend } from '../../src/supervisor/end.ts';
-import { evidence } from '../property/evidence.ts';
+import { GONE, gathered } from '../store/approval-rig.ts';
 import { askOf, runningPi, startAttempt } from '../support/api-approvals.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig } from '../support/api-rig.ts';
 import { RecordingProxy } from '../support/recording-proxy.ts';
@@ -27,13 +27,7 @@ const APPROVE = { decision: 'approved', reason: null, fail: false, actor: 'user'
 function lose(id: string): void {
   const attemptId = rig.store.workUnits.get(id)?.activeAttemptId ?? '';
   const intent = rig.store.attempts.get(attemptId)?.intent ?? null;
-  conclude(rig.inner, attemptId, {
-    evidence: evidence({ hostChanged: true, intent }),
-    record: null,
-    unusable: null,
-    disagreement: null,
-    loss: { session: null, cwd: { path: '/', exists: true } },
-  });
+  conclude(rig.inner, attemptId, gathered({ ...GONE, intent }));
 }
 
 function claim(id: string, approvalId: string): void {

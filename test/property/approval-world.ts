@@ -9,6 +9,7 @@ import { decide, expireApprovals } from '../../src/supervisor/approval-decide.ts
 import { conclude } from '../../src/supervisor/conclude.ts';
 import { suspend } from '../../src/supervisor/end.ts';
 import { settleOrphan } from '../../src/supervisor/orphan.ts';
+import { gathered } from '../store/approval-rig.ts';
 import { ask, begin, finish, say } from '../support/approvals.ts';
 import type { QueueRig } from '../support/core-queue.ts';
 import { end, evidence, lastWord } from './evidence.ts';
@@ -33,8 +34,6 @@ export const ACTS = [
   'restart',
 ] as const;
 export type Act = (typeof ACTS)[number];
-
-const LOSS = { session: null, cwd: { path: '/', exists: true } };
 
 const isOpenRow = ({ checkpoint }: Pick<ApprovalRow, 'checkpoint'>): boolean =>
   checkpoint === 'waiting' || checkpoint === 'resume_pending';
@@ -156,8 +155,7 @@ export class World {
       : { hostChanged: true };
     const { intent, status } = live;
     const evident = evidence({ ...known, intent, approvalOpen: status === 'waiting_for_approval' });
-    const gathered = { record: null, unusable: null, disagreement: null, loss: LOSS };
-    conclude(this.rig.context, live.id, { ...gathered, evidence: evident });
+    conclude(this.rig.context, live.id, gathered(evident));
   }
 
   /** What does not hold, though it must between any two acts. */

@@ -1,14 +1,83 @@
-/** Checkpoints in a real store: what a question, an answer and a lost attempt come to. */
+/** Checkpoints in a real store: the three commits, what they refuse, and that each is whole. */
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Evidence, Intent } from '../../src/domain/evidence.ts';
+import type { Store } from '../../src/store/store.ts';
+import { commitApprovalResumeSuspension } from '../../src/supervisor/approval-commits.ts';
 import { decide, expireApprovals } from '../../src/supervisor/approval-decide.ts';
+import { conclude } from '../../src/supervisor/conclude.ts';
 import { suspend } from '../../src/supervisor/end.ts';
 import { settleOrphan } from '../../src/supervisor/orphan.ts';
+import { createWriter } from '../../src/supervisor/writer.ts';
 import { end, evidence } from '../property/evidence.ts';
 import { ask, begin, finish, say } from '../support/approvals.ts';
-import { APPROVE, approval, DENY, held, lose, PI, running, unit } from './approvals-rig.ts';
-import { cleanUp, raw, refusal } from './rig.ts';
+import { QueueRig } from '../support/core-queue.ts';
+import { dump } from '../support/dump.ts';
+import { cleanUp, open, raw, refusal, temporaryDirectory } from './rig.ts';
 
 afterEach(cleanUp);
+
+const PI = { runnerId: 'pi', prompt: 'go', model: 'acme/small' } as const;
+const LIMITS = { provider: { acme: 1 }, runner: { pi: 4 } };
+const APPROVE = { decision: 'approved', reason: null, fail: false, actor: 'user' } as const;
+const DENY = { decision: 'denied', reason: 'not today', fail: false, actor: 'user' } as const;
+const GONE = evidence({ hostChanged: true, end: null, lastWord: null });
+
+const gathered = (known: Evidence) => ({
+  evidence: known,
+  record: null,
+  unusable: null,
+  disagreement: null,
+  loss: { session: null, cwd: { path: '/', exists: true } },
+});
+
+interface Waiting {
+  readonly rig: QueueRig;
+  readonly id: string;
+  readonly directory: string;
+}
+
+/** A running Pi unit. */
+function running(): Waiting {
+  const directory = temporaryDirectory();
+  const rig = new QueueRig(open(directory), LIMITS);
+  const id = rig.submit(PI);
+  rig.claimAll();
+  rig.run(id);
+  return { rig, id, directory };
+}
+
+function lose({ rig, id }: Waiting, known: Evidence = GONE) {
+  const attempt = rig.active(id);
+  const intent: Intent | null = attempt.intent;
+  return conclude(rig.context, attempt.id, gathered({ ...known, intent }));
+}
+
+const unit = ({ rig, id }: Waiting) => rig.store.workUnits.get(id);
+const approval = ({ rig }: Waiting, id: string) => rig.store.approvals.get(id);
+const held = ({ rig, id }: Waiting) =>
+  rig.store.resources.countSlots({ type: 'provider', key: 'acme' }) +
+  rig.store.attempts.listByWorkUnit(id).filter(({ status }) => status === 'started').length;
+
+/** A store whose `n`-th statement fails; the count goes on over all groups. */
+function failingAt(store: Store, n: number): { store: Store; used: () => number } {
+  let count = 0;
+  const group = <Group extends object>(target: Group): Group =>
+    new Proxy(target, {
+      get: (object, name) => {
+        const value = Reflect.get(object, name) as unknown;
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          count += 1;
+          if (count === n) throw new Error('injected');
+          return Reflect.apply(value, object, args) as unknown;
+        };
+      },
+    });
+  const groups = ['workUnits', 'attempts', 'approvals', 'events', 'resources', 'queue'] as const;
+  const wrapped = { ...store };
+  for (const name of groups) Object.assign(wrapped, { [name]: group(store[name]) });
+  return { store: wrapped, used: () => count };
+}
 
 describe('a question', () => {
   it('row 045: stops the clocks of its attempt and is stored once, however often it is read', () => {
@@ -152,29 +221,6 @@ describe('a suspension', () => {
     expect(approval(waiting, row.id)).toMatchObject({ status: 'approved', checkpoint: 'waiting' });
     rig.end(other);
     expect(rig.claimAll()).toEqual([id]);
-  });
-
-  it('row 234: an answer that comes while the attempt is being stopped queues the work once that is gone', () => {
-    const waiting = running();
-    const { rig, id } = waiting;
-    const attempt = rig.active(id);
-    const row = ask(rig.context, attempt);
-    suspend(rig.context, attempt.id, 'approval_wait');
-    rig.entropy.advance(2_000);
-    decide(rig.context, row.id, APPROVE);
-    expect(unit(waiting)?.status, 'nobody is waited for').toBe('running');
-    expect(rig.active(id)).toMatchObject({
-      status: 'cancelling',
-      waitedMs: 2_000,
-      waitingSince: null,
-    });
-    lose(waiting);
-    expect(unit(waiting)).toMatchObject({ status: 'queued', activeAttemptId: null });
-    expect(rig.claimAll()).toEqual([id]);
-    expect(approval(waiting, row.id)).toMatchObject({
-      checkpoint: 'resume_pending',
-      boundAttemptId: rig.active(id).id,
-    });
   });
 
   it('row 235, row 240: a replacement lost before the call gives way to one newer attempt', () => {
@@ -372,5 +418,102 @@ describe('a suspension', () => {
     lose(waiting);
     raw(directory).prepare(`UPDATE approvals SET status = 'denied'`).run();
     expect(unit(waiting)?.hardLeftMs).toBe(hard - 600_000);
+  });
+});
+
+/** What a suspension at the first and at the second wait finds. */
+const SITUATIONS: readonly (readonly [string, () => Waiting])[] = [
+  [
+    'the first wait',
+    () => {
+      const waiting = running();
+      ask(waiting.rig.context, waiting.rig.active(waiting.id));
+      return waiting;
+    },
+  ],
+  [
+    'a replacement before the call',
+    () => {
+      const waiting = running();
+      const row = ask(waiting.rig.context, waiting.rig.active(waiting.id));
+      lose(waiting);
+      decide(waiting.rig.context, row.id, APPROVE);
+      waiting.rig.claimAll();
+      waiting.rig.run(waiting.id);
+      return waiting;
+    },
+  ],
+];
+
+describe.each(SITUATIONS)(
+  'row 322, row 244: %s, with a failure at every statement',
+  (_name, make) => {
+    it('rolls back to exactly what was before', () => {
+      const waiting = make();
+      const { rig, id, directory } = waiting;
+      const attempt = rig.active(id);
+      const db = raw(directory);
+      const before = dump(db);
+      let n = 1;
+      for (; ; n += 1) {
+        const { store, used } = failingAt(rig.store, n);
+        const writer = createWriter(store, rig.context.hub, rig.entropy);
+        const context = { ...rig.context, store, writer };
+        try {
+          conclude(context, attempt.id, gathered(GONE));
+          expect(used(), 'no statement is left to fail').toBeLessThan(n);
+          break;
+        } catch (error) {
+          expect((error as Error).message).toBe('injected');
+          expect(dump(db), `after a failure at statement ${n}`).toEqual(before);
+        }
+      }
+      expect(n, 'a suspension has many statements').toBeGreaterThan(15);
+      expect(dump(db)).not.toEqual(before);
+    });
+  },
+);
+
+describe('row 323, row 242: combinations that must not be', () => {
+  it.each<[string, string]>([
+    ['a pending question beside work that runs', `UPDATE work_units SET status = 'running'`],
+    [
+      'a bound answer beside work that waits',
+      `UPDATE approvals SET status = 'approved', checkpoint = 'resume_pending'`,
+    ],
+    ['an answer beside work that waits', `UPDATE approvals SET status = 'approved'`],
+    ['a pending question that is bound', `UPDATE approvals SET checkpoint = 'resume_pending'`],
+    ['a closed question', `UPDATE approvals SET checkpoint = 'closed'`],
+    ['another attempt', `UPDATE work_units SET active_attempt_id = NULL`],
+    ['a later revision', `UPDATE approvals SET revision = revision + 1`],
+    ['an attempt that lives', 'SELECT 1'],
+  ])('%s is refused before the first write', (name, damage) => {
+    const waiting = running();
+    const { rig, id, directory } = waiting;
+    const attempt = rig.active(id);
+    const row = ask(rig.context, attempt);
+    const db = raw(directory);
+    if (name !== 'an attempt that lives') {
+      db.prepare(`UPDATE work_unit_attempts SET status = 'lost'`).run();
+    }
+    if (damage.startsWith('UPDATE')) db.prepare(damage).run();
+    const seen = rig.store.workUnits.get(id);
+    const rows = rig.store.approvals.listOfWorkUnit(id);
+    const shown = name === 'a later revision' ? [row] : rows;
+    if (!seen) throw new Error('no work unit');
+    const before = dump(db);
+    const refused = refusal(() =>
+      rig.context.writer.commit((transaction) =>
+        commitApprovalResumeSuspension(rig.context, transaction, {
+          workUnit: seen,
+          attempt,
+          rows: shown,
+          patch: {},
+          data: {},
+        }),
+      ),
+    );
+    expect(refused.code).toBe('checkpoint_conflict');
+    expect(dump(db)).toEqual(before);
   });
 });

@@ -12,13 +12,15 @@ import { decide } from '../../src/supervisor/approval-decide.ts';
 import { approvalSpec, toolPolicyOf } from '../../src/supervisor/approval-spec.ts';
 import { explain } from '../../src/supervisor/explain.ts';
 import { DEFAULT_POLICIES } from '../../src/supervisor/policies.ts';
-import { APPROVE, approval, DENY, lose, running, type Waiting } from '../store/approvals-rig.ts';
+import { APPROVE, DENY, lose, running, type Waiting } from '../store/approval-rig.ts';
 import { cleanUp, open, raw } from '../store/rig.ts';
 import { ask, begin, type Question } from '../support/approvals.ts';
 import { QueueRig } from '../support/core-queue.ts';
 import { dump } from '../support/dump.ts';
 
 afterEach(cleanUp);
+
+const approval = ({ rig }: Waiting, id: string) => rig.store.approvals.get(id);
 
 /** A policy that can be told from the others. */
 const named = (reason: string): ToolPolicy => ({

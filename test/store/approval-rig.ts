@@ -1,4 +1,4 @@
-/** Work with a question open, in a real store: how it gets there, and how its attempt is lost. */
+/** Pi work that asks, in a real store: for the tests of checkpoints. */
 import type { Evidence, Intent } from '../../src/domain/evidence.ts';
 import { conclude } from '../../src/supervisor/conclude.ts';
 import { evidence } from '../property/evidence.ts';
@@ -7,6 +7,7 @@ import { open, temporaryDirectory } from './rig.ts';
 
 export const PI = { runnerId: 'pi', prompt: 'go', model: 'acme/small' } as const;
 const LIMITS = { provider: { acme: 1 }, runner: { pi: 4 } };
+/** Two answers of a person. */
 export const APPROVE = { decision: 'approved', reason: null, fail: false, actor: 'user' } as const;
 export const DENY = {
   decision: 'denied',
@@ -14,13 +15,16 @@ export const DENY = {
   fail: false,
   actor: 'user',
 } as const;
+/** The host went away, and nothing tells more. */
 export const GONE = evidence({ hostChanged: true, end: null, lastWord: null });
 
+/** As the evidence of an attempt without a conversation is gathered. */
 export const gathered = (known: Evidence) => ({
   evidence: known,
   record: null,
   unusable: null,
   disagreement: null,
+  artifacts: [],
   loss: { session: null, cwd: { path: '/', exists: true } },
 });
 
@@ -40,14 +44,9 @@ export function running(): Waiting {
   return { rig, id, directory };
 }
 
+/** The active attempt is gone, its spool read to the end; an order that was stored counts. */
 export function lose({ rig, id }: Waiting, known: Evidence = GONE) {
   const attempt = rig.active(id);
   const intent: Intent | null = attempt.intent;
   return conclude(rig.context, attempt.id, gathered({ ...known, intent }));
 }
-
-export const unit = ({ rig, id }: Waiting) => rig.store.workUnits.get(id);
-export const approval = ({ rig }: Waiting, id: string) => rig.store.approvals.get(id);
-export const held = ({ rig, id }: Waiting) =>
-  rig.store.resources.countSlots({ type: 'provider', key: 'acme' }) +
-  rig.store.attempts.listByWorkUnit(id).filter(({ status }) => status === 'started').length;
