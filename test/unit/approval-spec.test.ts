@@ -151,14 +151,10 @@ const source = (name: string): string =>
 describe('row 335: questions at the start of a daemon', () => {
   it('are looked at by code that has no writer of attempts, leases or slots', () => {
     const text = source('recovery/approvals.ts');
-    const imported = [...text.matchAll(/from '(.*)'/g)].map(([, module]) => module);
-    expect(new Set(imported)).toEqual(
-      new Set([
-        '../domain/work-unit.ts',
-        '../supervisor/approval-commits.ts',
-        '../supervisor/context.ts',
-      ]),
-    );
+    const imported = [...text.matchAll(/from '(.*)'/g)].map(([, module = '']) => module);
+    const mayBe =
+      /^\.\.\/(domain\/work-unit|supervisor\/(approval-commits|approval-ledger|context))\.ts$/;
+    expect(imported.filter((module) => !mayBe.test(module))).toEqual([]);
     expect(text).not.toMatch(/attempts|resources|moveAttempt|moveWorkUnit|queue|diagnostics/);
   });
 
