@@ -22,6 +22,8 @@ export interface ApprovalFilter {
 
 export interface ApprovalCalls {
   listApprovals(filter?: ApprovalFilter): Promise<ApprovalPage>;
+  /** All that somebody still has to answer. */
+  pendingApprovals(): Promise<ApprovalView[]>;
   getApproval(id: string): Promise<ApprovalView>;
   /** Sent again, with the same key, when the answer is lost: it has one effect. */
   approve(id: string, input?: ApproveInput, idempotencyKey?: string): Promise<ApprovalView>;
@@ -43,10 +45,24 @@ export function createApprovalCalls(wire: Wire, timeoutMs: number): ApprovalCall
       timeoutMs,
     );
   };
+  const listApprovals: ApprovalCalls['listApprovals'] = (filter = {}) =>
+    wire.get(approvalPageSchema, '/approvals', { ...filter });
   return {
-    listApprovals: (filter = {}) => wire.get(approvalPageSchema, '/approvals', { ...filter }),
+    listApprovals,
+    pendingApprovals: () => allPending(listApprovals),
     getApproval: (id) => wire.get(approvalViewSchema, approvalPath(id)),
     approve: (id, input = {}, key) => decide(id, 'approve', input, key),
     deny: (id, input = {}, key) => decide(id, 'deny', input, key),
   };
+}
+
+async function allPending(list: ApprovalCalls['listApprovals']): Promise<ApprovalView[]> {
+  const items: ApprovalView[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const filter = { status: 'pending', limit: 1_000, ...(cursor ? { cursor } : {}) } as const;
+    const page = await list(filter);
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  }
+  return items;
 }

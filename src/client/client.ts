@@ -103,11 +103,12 @@ export function createClient({
   const events: Client['events'] = (id, query = {}) =>
     wire.get(eventPageSchema, `${unitPath(id)}/events`, query);
   const activeWorkUnits = () => allActive(listWorkUnits);
+  const approvals = createApprovalCalls(wire, timeoutMs);
   const source = { socketPath, timeoutMs, times: follow };
 
   return {
     ...control,
-    ...createApprovalCalls(wire, timeoutMs),
+    ...approvals,
     async startWorkUnit(input) {
       const idempotencyKey = input.idempotencyKey ?? randomUUID();
       const body = checkStart({ ...input, idempotencyKey });
@@ -152,8 +153,11 @@ export function createClient({
     allEvents: (id, afterSeq = 0) => pageThrough(events, id, afterSeq),
     followEvents: (id, options = {}) =>
       followEvents({ ...source, getWorkUnit, events }, id, options),
-    watchWorkspace: (watch) =>
-      watchWorkspace({ ...source, activeWorkUnits, supervisor: control.supervisor }, watch),
+    watchWorkspace: (watch) => {
+      const { supervisor } = control;
+      const { pendingApprovals } = approvals;
+      return watchWorkspace({ ...source, activeWorkUnits, supervisor, pendingApprovals }, watch);
+    },
   };
 }
 

@@ -9,6 +9,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { type EventView, eventViewSchema, type WorkUnitView } from '../api/schemas.ts';
+import type { ApprovalView } from '../api/schemas-approvals.ts';
 import { replayWindowSchema, type SupervisorView } from '../api/schemas-runtime.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { chunks } from './follow.ts';
@@ -24,6 +25,8 @@ export interface Snapshot {
   readonly supervisor: SupervisorView;
   /** All that has not ended. */
   readonly workUnits: readonly WorkUnitView[];
+  /** All that somebody still has to answer. */
+  readonly questions: readonly ApprovalView[];
 }
 
 export interface WorkspaceWatch {
@@ -43,6 +46,7 @@ export interface WorkspaceSource {
   readonly times: Partial<FollowTimes>;
   supervisor(): Promise<SupervisorView>;
   activeWorkUnits(): Promise<WorkUnitView[]>;
+  pendingApprovals(): Promise<ApprovalView[]>;
 }
 
 /** Events held back while a snapshot is loaded and applied; more means: load a newer one. */
@@ -114,7 +118,8 @@ async function begin(
   try {
     link.connected();
     const workUnits = await source.activeWorkUnits();
-    await watch.onSnapshot({ ...cursor, supervisor, workUnits });
+    const questions = await source.pendingApprovals();
+    await watch.onSnapshot({ ...cursor, supervisor, workUnits, questions });
     await apply(buffer.all(), watch, cursor);
     return cursor;
   } catch (error) {

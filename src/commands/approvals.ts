@@ -5,8 +5,8 @@ import { APPROVAL_STATUSES, type ApprovalStatus } from '../domain/approval.ts';
 import { EXIT, OutliveError } from '../domain/errors.ts';
 import { type Context, example, type Frame, workspaceFlag } from './context.ts';
 import { JSON_LIST, type JsonOption, type Listing, printList } from './listing.ts';
-import { sanitizeLine } from './sanitize.ts';
-import { table } from './table.ts';
+import { sanitize, sanitizeLine } from './sanitize.ts';
+import { table, truncate } from './table.ts';
 
 interface ListOptions extends JsonOption {
   readonly status?: ApprovalStatus;
@@ -20,6 +20,7 @@ interface DecideOptions extends JsonOption {
   readonly idempotencyKey?: string;
 }
 
+/** Cells of the terminal. */
 const ARGUMENTS_SHOWN = 80;
 
 /** What it asks for, in one line: the command of bash, the path of an edit. */
@@ -27,8 +28,7 @@ function askedFor({ arguments: given }: ApprovalView): string {
   const named = given !== null && typeof given === 'object' ? given : {};
   const { command, path } = named as { command?: unknown; path?: unknown };
   const text = [command, path].find((one) => typeof one === 'string') ?? JSON.stringify(given);
-  const line = String(text);
-  return line.length <= ARGUMENTS_SHOWN ? line : `${line.slice(0, ARGUMENTS_SHOWN - 1)}…`;
+  return truncate(sanitizeLine(String(text)), ARGUMENTS_SHOWN);
 }
 
 const APPROVALS: Listing<ApprovalView> = {
@@ -71,19 +71,15 @@ export function approvalLines(approval: ApprovalView): string[] {
     ['answer', approval.checkpoint],
     ...optional('why not', approval.failureCode),
   ];
-  const texts = JSON.stringify(approval.arguments, null, 2).split('\n');
+  // As it stands: spaces in a command or a diff are what is decided on.
+  const texts = JSON.stringify(approval.arguments, null, 2);
   return [
     `${approval.id}  ${approval.status}`,
     ...table(fields.map(([name = '', value = '']) => [`  ${name}`, sanitizeLine(value)])),
     '',
-    ...texts.map(sanitizeKeepingIndent),
-    ...(diff === null ? [] : ['', ...diff.split('\n').map(sanitizeKeepingIndent)]),
+    ...sanitize(texts).split('\n'),
+    ...(diff === null ? [] : ['', ...sanitize(diff).split('\n')]),
   ];
-}
-
-function sanitizeKeepingIndent(line: string): string {
-  const [indent = ''] = /^ */.exec(line) ?? [];
-  return indent + sanitizeLine(line.slice(indent.length));
 }
 
 async function show(
@@ -97,7 +93,8 @@ async function show(
   return EXIT.ok;
 }
 
-const IS_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-/i;
+/** A handle may begin like one. */
+const IS_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** The id that was given, or of the one question of the work unit that was. */
 async function idOf({ client }: Context, given: string): Promise<string> {

@@ -52,25 +52,27 @@ function decideOnce(
 
 export function createAnswers(context: Context, hands: Hands): Answers {
   const retries = new Set<NodeJS.Timeout>();
+  let closing = false;
+  // One after the other: two that write the same file at once would tear it.
+  let delivering: Promise<void> = Promise.resolve();
   let clock: ApprovalClock | null = null;
   let unsubscribe: () => void = () => undefined;
 
+  const carry = async (attempt: AttemptRow): Promise<void> => {
+    try {
+      if ((await deliverDecisions(context, attempt)) > 0) hands.look(attempt.id);
+    } catch (error) {
+      context.log.error({ err: error, unit: attempt.unit }, 'a decision could not be carried over');
+      if (closing) return; // The next daemon does it.
+      const timer = setTimeout(() => {
+        retries.delete(timer);
+        deliver(attempt);
+      }, RETRY_MS);
+      retries.add(timer);
+    }
+  };
   const deliver = (attempt: AttemptRow): void => {
-    deliverDecisions(context, attempt)
-      .then((written) => {
-        if (written > 0) hands.look(attempt.id);
-      })
-      .catch((error: unknown) => {
-        context.log.error(
-          { err: error, unit: attempt.unit },
-          'a decision could not be carried over',
-        );
-        const timer = setTimeout(() => {
-          retries.delete(timer);
-          deliver(attempt);
-        }, RETRY_MS);
-        retries.add(timer);
-      });
+    delivering = delivering.then(() => carry(attempt));
   };
 
   const attemptOf = ({ workUnitId, attemptId }: ApprovalRow): AttemptRow | null => {
@@ -97,8 +99,10 @@ export function createAnswers(context: Context, hands: Hands): Answers {
       });
     },
     close: async () => {
+      closing = true;
       unsubscribe();
       for (const timer of retries) clearTimeout(timer);
+      await delivering;
       await clock?.close();
     },
   };

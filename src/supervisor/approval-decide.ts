@@ -1,6 +1,6 @@
 /** A person's answer to a question: stored first, and once; carried to the attempt afterwards. */
 import { OutliveError } from '../domain/errors.ts';
-import { type Actor, TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
+import { type Actor, TERMINAL_ATTEMPT_STATUSES, type WorkUnitStatus } from '../domain/work-unit.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -20,6 +20,13 @@ export interface DecisionRequest {
   readonly actor: Actor;
 }
 
+const GOES_ON: ReadonlySet<WorkUnitStatus> = new Set([
+  'queued',
+  'claimed',
+  'running',
+  'waiting_for_approval',
+]);
+
 function closed(row: ApprovalRow, detail: string): OutliveError {
   return new OutliveError('approval_closed', `Approval ${row.id} ${detail}.`, {
     extra: { approvalId: row.id, status: row.status, decidedAt: row.decidedAt },
@@ -35,6 +42,12 @@ function isRepeated(row: ApprovalRow, { decision }: DecisionRequest, now: string
   }
   if (row.expiresAt <= now) throw closed(row, `expired at ${row.expiresAt}`);
   return false;
+}
+
+/** Work that a plain denial let go on is not ended by saying it again, and nobody may think so. */
+function requireEnding(row: ApprovalRow, { handle, status }: WorkUnitRow): void {
+  if (!GOES_ON.has(status)) return;
+  throw closed(row, `is denied, and its work goes on; to end it: outlive cancel ${handle}`);
 }
 
 function requireOpenWork(row: ApprovalRow, { handle, status }: WorkUnitRow): void {
@@ -69,7 +82,8 @@ function goOn(context: Context, transaction: Transaction, workUnit: WorkUnitRow)
 }
 
 /**
- * Stores the decision. The same one again changes nothing.
+ * Stores the decision. The same one again changes nothing; to end work after a plain denial
+ * is another one.
  * @throws OutliveError `not_found`, `approval_closed`, `state_conflict`.
  */
 export function decide(context: Context, id: string, request: DecisionRequest): ApprovalRow {
@@ -77,8 +91,11 @@ export function decide(context: Context, id: string, request: DecisionRequest): 
   const row = context.writer.commit((transaction): ApprovalRow => {
     const asked = approvals.get(id);
     if (!asked) throw new OutliveError('not_found', `There is no approval "${id}".`);
-    if (isRepeated(asked, request, transaction.at)) return asked;
     const workUnit = transaction.workUnit(asked.workUnitId);
+    if (isRepeated(asked, request, transaction.at)) {
+      if (request.fail) requireEnding(asked, workUnit);
+      return asked;
+    }
     requireOpenWork(asked, workUnit);
     const { decision, reason, actor } = request;
     changeApproval(

@@ -8,6 +8,7 @@ export class Repeated extends Error {}
 
 /**
  * A context whose one commit also records the key, in the same transaction.
+ * `workUnitId` is the approval's id for what is said of one.
  * @throws Repeated, OutliveError `idempotency_mismatch`.
  */
 export function keyed(
@@ -34,15 +35,25 @@ export function keyed(
   };
 }
 
+/** What the commands that are not about a work unit are about. */
+const SUBJECTS: Readonly<Record<string, 'approval'>> = { approve: 'approval', deny: 'approval' };
+
 /** @throws Repeated for the same command, OutliveError `idempotency_mismatch` for another. */
 function refuseRepeated(context: Context, key: string, command: string, workUnitId: string): void {
   const prior = context.store.diagnostics.command(key);
   if (!prior) return;
   if (prior.command === command && prior.workUnitId === workUnitId) throw new Repeated();
+  const subject = SUBJECTS[prior.command];
+  const id = prior.workUnitId;
   throw new OutliveError(
     'idempotency_mismatch',
-    `Idempotency key "${key}" was used to ${prior.command} work unit ${prior.workUnitId}. Use a new key.`,
-    { extra: { command: prior.command, workUnitId: prior.workUnitId } },
+    `Idempotency key "${key}" was used to ${prior.command} ${subject ?? 'work unit'} ${id}. Use a new key.`,
+    {
+      extra: {
+        command: prior.command,
+        ...(subject === undefined ? { workUnitId: id } : { approvalId: id }),
+      },
+    },
   );
 }
 

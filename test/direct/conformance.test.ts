@@ -20,5 +20,9 @@ describe('what every runner does, on the direct executor', () => {
     'ends while no daemon lives; T60 containerd#6771',
     'is at its deadline with its daemon dead and its wrapper stopped by SIGSTOP',
     'whose daemon dies between the start and its record runs once; T59 containerd#6860',
+    'asks, is approved, and acts once',
+    'asks, is denied, and the model is told',
+    'asks, is suspended before its deadline, and acts once in its next attempt',
+    'asks, is lost with its daemon and everything that told of it, and acts once when it is approved',
   ]);
 });

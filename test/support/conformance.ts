@@ -8,6 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, StartWorkUnitInput, WorkUnitView } from '../../src/api/schemas.ts';
 import { noFaults } from '../../src/supervisor/faults.ts';
+import { ASKING } from './conformance-approvals.ts';
 import { InProcessDaemon } from './core-daemon.ts';
 import { appears, type Outcome, type Rig, script, sequenceIsWhole } from './rig.ts';
 
@@ -52,13 +53,13 @@ function livingPid(file: string): number | null {
 const WAITS = 'echo up; until [ -e go ]; do sleep 0.1; done; echo after';
 const DEAF = 'trap "" TERM; echo up; while :; do sleep 0.1; done';
 
-interface Scene {
+export interface Scene {
   readonly rig: Rig;
   readonly runner: Runner;
   readonly executor: ExecutorKind;
 }
 
-interface Scenario {
+export interface Scenario {
   readonly name: string;
   readonly only?: Runner;
   run(scene: Scene): Promise<Outcome>;
@@ -292,6 +293,7 @@ const SCENARIOS: readonly Scenario[] = [
       expect(readFileSync(path.join(rig.tree, 'runs'), 'utf8')).toBe('x\n');
     },
   },
+  ...ASKING,
 ];
 
 /** Scenarios that start their daemon themselves: the others get one. */

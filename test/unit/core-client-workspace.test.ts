@@ -63,6 +63,8 @@ async function serve(script: Script) {
       json(response, 200, aSupervisor(script.position, script.instance));
     } else if (pathname === '/work-units') {
       void script.list.then(() => json(response, 200, { items: [aWorkUnit()], nextCursor: null }));
+    } else if (pathname === '/approvals') {
+      json(response, 200, { items: [], nextCursor: null });
     } else script.streams[streams++]?.(received, response);
   }).listen();
   open.push(daemon);
