@@ -216,7 +216,7 @@ describe('row 245: an answer without capacity', () => {
     const asked = ask(rig.context, rig.active(id));
     lose(waiting);
     const other = rig.submit({ ...PI, priority: 5, exclusive: false });
-    rig.claimAll();
+    expect(rig.claimAll()).toEqual([other]);
     decide(rig.context, asked.id, APPROVE);
     rig.claimAll();
     const workUnit = rig.store.workUnits.get(id);
@@ -225,7 +225,6 @@ describe('row 245: an answer without capacity', () => {
     expect(waitingOf(rig.context, workUnit)).toMatchObject({
       why: 'blocked',
       resource: 'slot provider acme',
-      heldBy: rig.store.workUnits.get(other)?.handle,
     });
     expect(rig.store.approvals.get(asked.id)).toMatchObject({ boundAttemptId: null });
   });
