@@ -51,6 +51,7 @@ export function workUnitView(
     neverStartedAt: _since,
     lastSeq: _seq,
     resume: _note,
+    hardLeftMs: _left,
     ...shown
   } = {
     request: null,

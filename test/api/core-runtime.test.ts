@@ -203,6 +203,8 @@ describe('the document', () => {
     );
     expect(routes.sort()).toEqual(
       [
+        'GET /approvals',
+        'GET /approvals/{id}',
         'GET /artifacts/{id}',
         'GET /artifacts/{id}/content',
         'GET /attempts/{id}',
@@ -224,6 +226,8 @@ describe('the document', () => {
         'GET /work-units/{id}/artifacts',
         'GET /work-units/{id}/events',
         'GET /work-units/{id}/explain',
+        'POST /approvals/{id}/approve',
+        'POST /approvals/{id}/deny',
         'POST /maintenance/backup',
         'POST /maintenance/gc',
         'POST /providers/{name}/resume',

@@ -137,6 +137,15 @@ describe('what a replacement is granted', () => {
     expect(JSON.stringify(spec)).not.toContain(privateDer.toString('base64'));
   });
 
+  it('row 113: is not executed for a runner that is not registered for it', () => {
+    const { rig, id } = replaced({ fingerprint: fingerprint(BASH) }, APPROVE);
+    const workUnit = rig.store.workUnits.get(id);
+    if (!workUnit) throw new Error('no work unit');
+    const command = { ...workUnit, runnerId: 'command' } as const;
+    const { grants } = approvalSpec(rig.context, command, rig.active(id), PATHS);
+    expect(grants).toMatchObject([{ execute: false }]);
+  });
+
   it('row 113, row 247: is told by the registry of runners alone; no runner resumes by itself', () => {
     expect(RESUME_CAPABILITIES).toEqual({
       pi: { nativeResume: false, hostApprovalContinuation: ['bash'] },
