@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { EventView, WorkUnitView } from '../../src/api/schemas.ts';
 import type { ExecutorKind } from './conformance.ts';
 import { namespaces, needsNamespaces } from './namespaces.ts';
-import { appears, type DaemonProcess, type Rig } from './rig.ts';
+import { appears, type DaemonProcess, type Rig, script } from './rig.ts';
 
 /**
  * Shell that reaches out of the nest; every line is to fail, and every one works where there is
@@ -180,7 +180,7 @@ function plant(rig: Rig): void {
   writeFileSync(path.join(token, 'planted'), 'token\n');
   writeFileSync(
     path.join(rig.base, 'agent', 'auth.json'),
-    '{"lab":{"type":"api_key","key":"k"}}\n',
+    '{"lab":{"type":"api_key","key":"test-key"}}\n',
   );
   for (const each of [userRuntime, runtime]) {
     mkdirSync(path.join(each, 'planted'), { recursive: true });
@@ -194,6 +194,10 @@ function results(events: readonly EventView[]): Record<string, string> {
     .filter(({ type }) => type === 'stdout_delta')
     .map(({ data }) => String(data['text']))
     .join('');
+  return outcomes(text);
+}
+
+function outcomes(text: string): Record<string, string> {
   return Object.fromEntries(
     text
       .split('\n')
@@ -224,18 +228,25 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
   const ofManager = kind === 'systemd' ? SYSTEMD_REACHES : {};
 
   /** Runs the lines beside an attempt that has to survive them. */
-  async function attack(sandbox: 'nest' | 'off', lines: Readonly<Record<string, string>>) {
+  async function attack(
+    sandbox: 'nest' | 'off',
+    lines: Readonly<Record<string, string>>,
+    runner: 'command' | 'pi' = 'command',
+  ) {
     plant(rig);
     const waits = 'echo up; until [ -e go ]; do sleep 0.1; done';
     const victim = await rig.submit({ argv: ['sh', '-c', waits], sandbox: 'off' });
     await up(rig, victim.id);
-    const script = `${tries({ ...lines, ...ofManager })}\n${tries(WORK)}\n`;
+    const tried = `${tries({ ...lines, ...ofManager })}\n${tries(WORK)}\n`;
     writeFileSync(
       path.join(rig.tree, 'attack.sh'),
-      `echo up\nuntil [ -e facts.ready ]; do sleep 0.05; done\n. ./facts.sh\n${TRY}\n${script}`,
+      `echo up\nuntil [ -e facts.ready ]; do sleep 0.05; done\n. ./facts.sh\n${TRY}\n${tried}`,
     );
-    const own = await rig.submit({ argv: ['sh', 'attack.sh'], sandbox });
-    await up(rig, own.id);
+    const asBash = script('bash sh attack.sh >attack.log 2>&1', 'say done');
+    const what = runner === 'pi' ? { prompt: asBash } : { argv: ['sh', 'attack.sh'] };
+    const own = await rig.submit({ ...what, sandbox });
+    const begun = runner === 'pi' ? 'tool.start' : 'stdout_delta';
+    await rig.waitForEvent(own.id, ({ type }) => type === begun, 'the command to be up');
     const known = await facts(rig, daemon, own, victim);
     const assignments = Object.entries(known).map(([name, value]) => `${name}=${quoted(value)}\n`);
     writeFileSync(path.join(rig.tree, 'facts.sh'), assignments.join(''));
@@ -262,6 +273,17 @@ export function sandboxTable(kind: ExecutorKind, create: () => Promise<Rig>): vo
       expect(readdirSync(rig.config.directories.decisions)).toEqual([]);
       expect(existsSync(path.join(home, '.config/systemd/user'))).toBe(false);
       await appears(path.join(rig.exitRecords(), `${known['NONCE']}.json`));
+    });
+
+    it('that is bash of the real Pi reaches as little, and works as well', async () => {
+      const lines = { ...REACHES, ...DEEDS };
+      const { workUnit } = await attack('nest', lines, 'pi');
+      expect(workUnit.status).toBe('succeeded');
+      const log = readFileSync(path.join(rig.tree, 'attack.log'), 'utf8');
+      expect(outcomes(log)).toEqual({
+        ...all({ ...lines, ...ofManager }, 'failed'),
+        ...all(WORK, 'done'),
+      });
     });
 
     it('would reach all of it without', async () => {
