@@ -52,6 +52,7 @@ export function workUnitView(
     lastSeq: _seq,
     resume: _note,
     hardLeftMs: _left,
+    conversation: _conversation,
     ...shown
   } = {
     request: null,

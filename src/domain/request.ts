@@ -68,6 +68,11 @@ export const startWorkUnitSchema = z.discriminatedUnion('runnerId', [
       .string()
       .max(PROMPT_MAX)
       .refine((text) => text.trim() !== '', 'the prompt is empty'),
+    /** Goes on with this conversation of earlier work, one at a time; a conversation of its own when absent. */
+    conversation: z
+      .string()
+      .regex(/^[a-z0-9][a-z0-9._-]{0,127}$/, 'is not a name of small letters, digits and . _ -')
+      .optional(),
     /** What is asked before a tool acts; the channel's, kind's or workspace's when absent. */
     toolPolicy: toolPolicySchema.optional(),
     /** `provider/model`; the person's default when absent. */

@@ -53,6 +53,8 @@ const rowSchema = z.object({
   resumesAttemptId: z.string().nullable(),
   /** Its own hard timeout, where it is not its work unit's: what an earlier one left. */
   hardTimeoutMs: z.int().nullable(),
+  /** The conversation it goes on with, where that is not its work unit's own. */
+  conversation: z.string().nullable(),
   /** How long it has waited for a person, the present wait not counted. */
   waitedMs: z.int(),
   waitingSince: z.string().nullable(),
@@ -72,6 +74,7 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   ended_at AS endedAt, last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
   abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage,
   resumes_attempt_id AS resumesAttemptId, hard_timeout_ms AS hardTimeoutMs,
+  conversation,
   waited_ms AS waitedMs, waiting_since AS waitingSince, spool_damaged_at AS spoolDamagedAt`;
 
 /** How far the spool of an attempt is in the store; read for every few lines of it. */
@@ -95,6 +98,7 @@ export interface NewAttempt {
   readonly executor: string;
   readonly resumesAttemptId: string | null;
   readonly hardTimeoutMs: number | null;
+  readonly conversation: string | null;
   readonly at: string;
 }
 
@@ -207,9 +211,10 @@ export function attemptStatements(db: Database, workspace: string) {
   const prepared = statementCache(db);
   const insert = db.prepare<NewAttempt>(`INSERT INTO work_unit_attempts
     (id, work_unit_id, attempt_number, runtime_instance_id, runner_id, provider_preset_id, status,
-     unit, nonce, executor, resumes_attempt_id, hard_timeout_ms, created_at)
+     unit, nonce, executor, resumes_attempt_id, hard_timeout_ms,
+     conversation, created_at)
     VALUES (@id, @workUnitId, @attemptNumber, @runtimeInstanceId, @runnerId, @providerPresetId,
-     'created', @unit, @nonce, @executor, @resumesAttemptId, @hardTimeoutMs, @at)`);
+     'created', @unit, @nonce, @executor, @resumesAttemptId, @hardTimeoutMs, @conversation, @at)`);
   const byId = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE id = ?`);
   const byUnit = db.prepare<[string]>(`SELECT ${COLUMNS} FROM work_unit_attempts WHERE unit = ?`);
   const byWorkUnit = db.prepare<[string]>(

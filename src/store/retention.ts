@@ -135,9 +135,14 @@ function owners(db: Database) {
     ownerOfAttempt: owner(attempt('id')),
     ownerOfNonce: owner(attempt('nonce')),
     ownerOfSession: owner(
-      `SELECT ${TERMINAL} AND floor_seq > 0 AND last_seq = floor_seq
+      // Of a conversation: once all work that went on with it is gone.
+      `SELECT min(${TERMINAL} AND floor_seq > 0 AND last_seq = floor_seq
+         AND id NOT IN (SELECT work_unit_id FROM compactions)) AS compacted
+       FROM work_units WHERE conversation = ?1 HAVING count(*) > 0
+       UNION ALL
+       SELECT ${TERMINAL} AND floor_seq > 0 AND last_seq = floor_seq
          AND id NOT IN (SELECT work_unit_id FROM compactions) AS compacted
-       FROM work_units WHERE id = ?`,
+       FROM work_units WHERE id = ?1`,
     ),
   };
 }

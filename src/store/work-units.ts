@@ -75,6 +75,8 @@ const rowSchema = z.object({
   resume: json(resumeNoteSchema).nullable(),
   /** What a suspension left of the hard timeout, for the next attempt. */
   hardLeftMs: z.int().nullable(),
+  /** The conversation it goes on with; its own when null. */
+  conversation: z.string().nullable(),
 });
 export type WorkUnitRow = z.output<typeof rowSchema>;
 
@@ -91,7 +93,7 @@ const COLUMNS = `id, workspace_id AS workspaceId, handle, kind, owner_type AS ow
   never_started_count AS neverStartedCount, never_started_at AS neverStartedAt, last_seq AS lastSeq, created_at AS createdAt,
   updated_at AS updatedAt, started_at AS startedAt, ended_at AS endedAt,
   last_event_at AS lastEventAt, last_heartbeat_at AS lastHeartbeatAt,
-  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume, hard_left_ms AS hardLeftMs`;
+  error_code AS errorCode, error_message AS errorMessage, resume_json AS resume, hard_left_ms AS hardLeftMs, conversation`;
 
 const LISTED_COLUMNS = COLUMNS.replace('request_json AS request, ', '');
 
@@ -117,6 +119,7 @@ export interface NewWorkUnit {
   readonly teammateId: string | null;
   readonly providerPresetId: string | null;
   readonly externalSubject: string | null;
+  readonly conversation: string | null;
   readonly at: string;
 }
 
@@ -269,12 +272,12 @@ function writes(db: Database) {
   const insert = db.prepare<NewWorkUnit>(`INSERT INTO work_units
     (id, workspace_id, handle, kind, owner_type, owner_id, runner_id, idempotency_key, status,
      priority, created_by_client_id, created_by_actor, request_json, timeout_policy_json, cwd,
-     model, channel_id, task_id, teammate_id, provider_preset_id, external_subject, created_at,
-     updated_at)
+     model, channel_id, task_id, teammate_id, provider_preset_id, external_subject, conversation,
+     created_at, updated_at)
     VALUES (@id, @workspaceId, @handle, @kind, @ownerType, @ownerId, @runnerId, @idempotencyKey,
      'queued', @priority, @createdByClientId, @createdByActor, @requestJson, @timeoutPolicyJson,
-     @cwd, @model, @channelId, @taskId, @teammateId, @providerPresetId, @externalSubject, @at,
-     @at)`);
+     @cwd, @model, @channelId, @taskId, @teammateId, @providerPresetId, @externalSubject, @conversation,
+     @at, @at)`);
   const touchEvent = db.prepare<[string, string]>(
     'UPDATE work_units SET last_event_at = ? WHERE id = ?',
   );

@@ -33,7 +33,7 @@ export interface AttemptPaths {
 
 export function attemptPaths(
   settings: Settings,
-  attempt: Pick<AttemptRow, 'id' | 'workUnitId' | 'nonce'>,
+  attempt: Pick<AttemptRow, 'id' | 'workUnitId' | 'nonce' | 'conversation'>,
 ): AttemptPaths {
   const directory = path.join(settings.attemptsDirectory, attempt.workUnitId, attempt.id);
   const runtime = path.join(settings.runtimeDirectory, attempt.id);
@@ -48,8 +48,12 @@ export function attemptPaths(
     exitRecord: path.join(settings.exitsDirectory, `${attempt.nonce}.json`),
     haltMarker: path.join(settings.exitsDirectory, `${attempt.nonce}.halt`),
     decisions: path.join(settings.decisionsDirectory, attempt.id),
-    // The session belongs to the work unit: every attempt goes on with the same one.
-    sessionFile: path.join(settings.sessionsDirectory, attempt.workUnitId, 'session.jsonl'),
+    // The session belongs to the work unit, or to several in turn: every attempt goes on with it.
+    sessionFile: path.join(
+      settings.sessionsDirectory,
+      attempt.conversation ?? attempt.workUnitId,
+      'session.jsonl',
+    ),
     temporary: path.join(settings.temporaryDirectory, shortId(attempt.id)),
   };
 }

@@ -59,6 +59,7 @@ export function makeAttempt(
     executor: executor.kind,
     resumesAttemptId: queued.resume?.attemptId ?? null,
     hardTimeoutMs: queued.hardLeftMs,
+    conversation: queued.conversation,
     at: transaction.at,
   });
   const workUnit = transaction.moveWorkUnit(queued, 'claim', {

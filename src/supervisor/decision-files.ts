@@ -56,7 +56,7 @@ async function exists(file: string): Promise<boolean> {
  */
 export async function deliverDecisions(
   context: Context,
-  attempt: Pick<AttemptRow, 'id' | 'workUnitId' | 'nonce'>,
+  attempt: Pick<AttemptRow, 'id' | 'workUnitId' | 'nonce' | 'conversation'>,
 ): Promise<number> {
   const { decisions } = attemptPaths(context.settings, attempt);
   let written = 0;

@@ -231,6 +231,7 @@ function imagined(context: Context, workUnit: WorkUnitRow) {
     unit: unitName({ workspace, handle, counter: store.attempts.nextCounter(handle) }),
     nonce: newNonce(entropy),
     hardTimeoutMs: null,
+    conversation: workUnit.conversation,
   };
 }
 

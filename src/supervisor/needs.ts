@@ -48,6 +48,10 @@ export function needsOf(input: StartWorkUnit, cwd: string): readonly Need[] {
     ...(input.externalSubject === undefined
       ? []
       : [leaseNeed({ type: 'external_subject', key: input.externalSubject })]),
+    // One writer of a conversation at a time.
+    ...(input.runnerId === 'pi' && input.conversation !== undefined
+      ? [leaseNeed({ type: 'external_workspace', key: `conversation ${input.conversation}` })]
+      : []),
     ...input.leases.map(leaseNeed),
   ];
   const byName = new Map(needs.map((need) => [`${need.form} ${need.type} ${need.key}`, need]));

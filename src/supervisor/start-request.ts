@@ -9,7 +9,7 @@ import { timeoutsOf } from './time-left.ts';
 
 type StartedAttempt = Pick<
   AttemptRow,
-  'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce' | 'hardTimeoutMs'
+  'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce' | 'hardTimeoutMs' | 'conversation'
 >;
 
 /** The request that starts an attempt; also what a dry run shows. */

@@ -156,6 +156,7 @@ function insert(
     teammateId: input.teammateId ?? null,
     providerPresetId: providerOf(input),
     externalSubject: input.externalSubject ?? null,
+    conversation: input.runnerId === 'pi' ? (input.conversation ?? null) : null,
     at: transaction.at,
   });
   context.store.resources.insertNeeds(id, needsOf(input, stored.cwd));

@@ -94,6 +94,7 @@ export function newWorkUnit(known: Partial<NewWorkUnit> = {}): NewWorkUnit {
     teammateId: null,
     providerPresetId: null,
     externalSubject: null,
+    conversation: null,
     at: AT,
     ...known,
   };
@@ -126,6 +127,7 @@ export function insertAttempt(
       executor: 'systemd',
       resumesAttemptId: null,
       hardTimeoutMs: null,
+      conversation: null,
       at: AT,
       ...known,
     }),

@@ -40,6 +40,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   errorMessage: null,
   resumesAttemptId: null,
   hardTimeoutMs: null,
+  conversation: null,
   waitedMs: 0,
   waitingSince: null,
   spoolDamagedAt: null,

@@ -110,3 +110,8 @@ CREATE TABLE linear_facts (
   updated_at TEXT NOT NULL,
   PRIMARY KEY (workspace_id, name)
 ) STRICT, WITHOUT ROWID;
+
+-- A conversation that several work units go on with, one after the other; its own when null.
+ALTER TABLE work_units ADD COLUMN conversation TEXT;
+ALTER TABLE work_unit_attempts ADD COLUMN conversation TEXT;
+CREATE INDEX idx_work_units_conversation ON work_units(conversation) WHERE conversation IS NOT NULL;
