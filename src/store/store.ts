@@ -12,6 +12,7 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LinearTurns, linearTurnStatements } from './linear-turns.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
@@ -37,6 +38,7 @@ export interface Store {
   readonly diagnostics: Diagnostics;
   readonly retention: Retention;
   readonly providers: Providers;
+  readonly linear: LinearTurns;
   readonly spend: Spending;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
@@ -78,6 +80,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
+    linear: speaking(linearTurnStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
