@@ -68,7 +68,8 @@ while [ $# -gt 0 ]; do
     hold) exec 9<"$2" ;;
     shade) "$mount" -t tmpfs -o nosuid,nodev,noexec,size=64k,nr_inodes=32,mode=0711 outlive "$2" ;;
     show) (umask 066 && mkdir -p "$2") && "$mount" --no-canonicalize --bind /proc/self/fd/9 "$2" && exec 9<&- ;;
-    seal) "$mount" -o remount,ro,nosuid,nodev,noexec "$2" ;;
+    # Of this mount alone: the options of a tmpfs name users that are others in here.
+    seal) "$mount" -o remount,bind,ro,nosuid,nodev,noexec "$2" ;;
     clear) "$mount" -t tmpfs -o ro,nosuid,nodev,noexec,size=4k,nr_inodes=2,mode=555 outlive "$2" ;;
     lock) "$mount" --rbind "$2" "$2" && "$mount" -o remount,bind,ro "$2" ;;
     veil) "$mount" --bind /dev/null "$2" ;;

@@ -151,7 +151,7 @@ export async function prepareAttempt(
   await mkdir(paths.directory, privately);
   await mkdir(path.dirname(paths.sessionFile), privately);
   await mkdir(paths.runtime, privately);
-  await mkdir(paths.decisions, privately);
+  if (workUnit.runnerId === 'pi') await mkdir(paths.decisions, privately);
   await writeDurably(
     paths.launch,
     JSON.stringify(launchFile(context, workUnit, attempt, paths, sandbox)),

@@ -78,12 +78,18 @@ class Wrapper {
   }
 }
 
+/** One work unit; all worlds of a test share a store, and each is over before the next. */
 class World {
-  readonly rig = new QueueRig(open());
-  readonly id = this.rig.submit({ runnerId: 'pi', prompt: 'go' });
+  readonly rig: QueueRig;
+  readonly id: string;
   executed = 0;
   asked: string | null = null;
   #wrapper: Wrapper | null = null;
+
+  constructor(rig: QueueRig) {
+    this.rig = rig;
+    this.id = rig.submit({ runnerId: 'pi', prompt: 'go' });
+  }
 
   get row(): ApprovalRow | null {
     return this.asked === null ? null : this.rig.store.approvals.get(this.asked);
@@ -177,10 +183,11 @@ const ENDS: Readonly<Record<string, object>> = {
 
 describe('row 351: an approved call under random crashes', () => {
   it('acts at most once, exactly once in work that succeeds, and never again where its effect is unknown', () => {
+    const rig = new QueueRig(open());
     const seen: string[] = [];
     fc.assert(
       fc.property(fc.array(anAct, { minLength: 10, maxLength: 40 }), (acts) => {
-        const world = new World();
+        const world = new World(rig);
         for (const act of acts) world[act]();
         // Then all is well, and it goes on to its end.
         for (let turns = 0; turns < 12 && !TERMINAL_STATUSES.has(world.status as never); turns++) {

@@ -1,9 +1,9 @@
 /** Interrupt, suspend, fail and retry of real attempts, through a daemon in the test's own process. */
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { fail, suspend } from '../../src/supervisor/end.ts';
 import { InProcessDaemon } from '../support/core-daemon.ts';
-import { Rig, script, systemctl } from '../support/rig.ts';
+import { Rig, script } from '../support/rig.ts';
 
 let rig: Rig;
 let daemon: InProcessDaemon;
@@ -72,13 +72,20 @@ describe('interrupt', () => {
 describe('fail and suspend', () => {
   it('fail stores its intent before the unit is told, and ends with its own code; row 071', async () => {
     const id = await up({ argv: endless() });
+    const { executor, store } = daemon.context;
+    const stored: unknown[] = [];
+    const stop = executor.stop.bind(executor);
+    vi.spyOn(executor, 'stop').mockImplementation((unit) => {
+      stored.push(store.attempts.getByUnit(unit)?.intent?.kind);
+      return stop(unit);
+    });
     expect(fail(daemon.context, id, 'budget_exceeded', 'no money left').status).toBe('cancelling');
     const [attempt] = daemon.attempts(id);
     expect(attempt?.intent).toMatchObject({ kind: 'fail', code: 'budget_exceeded' });
-    expect(await systemctl('is-active', attempt?.unit ?? '')).toBe('active');
     await daemon.supervisor.reconcile([id]);
     const ended = await daemon.end(id);
     expect([ended.status, ended.errorCode]).toEqual(['failed', 'budget_exceeded']);
+    expect(stored, 'what was stored when the unit was told').toEqual(['fail']);
   });
 
   it('suspend ends the attempt as lost(suspended), which is no cancellation; row 070', async () => {

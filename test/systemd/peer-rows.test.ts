@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EventView } from '../../src/api/schemas.ts';
 import { SHUTDOWN_MARGIN_MS } from '../../src/domain/shutdown.ts';
 import { STORE_FILE } from '../../src/store/open.ts';
@@ -95,7 +95,8 @@ describe('a decision that a dead daemon stored', () => {
     const first = await InProcessDaemon.start(rig);
     const id = first.submit({ argv: UP, timeoutPolicy: { cancelGraceMs: 500 } });
     await first.next(id, 'it to say up', ({ type }) => type === 'stdout_delta');
-    // Stored, and nobody told: neither the unit nor who watches it.
+    // Stored, and the unit is not told.
+    vi.spyOn(first.context.executor, 'stop').mockResolvedValue();
     fail(first.context, id, 'idle_timeout', 'silent for a test');
     await first.close();
     expect((await systemctl('show', '-P', 'ActiveState', unitOf(id))).trim()).toBe('active');

@@ -42,6 +42,8 @@ it('planted secrets are in no file, unit property, command line, journal line or
   writeFileSync(path.join(rig.tree, 'token'), `${SECRETS.token}\n`);
   const daemon = await rig.startDaemon({ env: { PLANTED_KEY: SECRETS.credential } });
   const { id } = await rig.submit({
+    // A nest keeps the command from most of it; what is printed all the same is to be redacted.
+    sandbox: 'off',
     prompt: script(
       `bash cat "${agent}/auth.json" "${agent}/models.json" token; echo "key=$PLANTED_KEY"; echo up; until [ -e go ]; do sleep 0.1; done; echo "$PLANTED_KEY" >&2`,
       'say Done',
@@ -102,6 +104,8 @@ it('a key that the proxy keeps is used, and is in nothing that a command finds i
   const env = { LAB_KEY: SECRETS.model, PLANTED_KEY: SECRETS.credential };
   await rig.startDaemon({ env });
   const { id } = await rig.submit({
+    // What it could find where nothing is hidden from it.
+    sandbox: 'off',
     prompt: script(
       'bash wrapper=$(ps -o ppid= -p $PPID | tr -d " "); { env; cat /proc/$PPID/environ /proc/$PPID/cmdline /proc/$wrapper/environ /proc/$wrapper/cmdline; find /run/user/$(id -u) -type f -readable -print -exec cat {} \\;; } > seen',
       'say Done',
