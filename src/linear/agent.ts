@@ -14,6 +14,7 @@ import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import type { Transaction } from '../supervisor/writer.ts';
+import { promptOf } from './turn-prompt.ts';
 import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
 /** Without any hint everything is looked at again after this long. */
@@ -64,6 +65,8 @@ export interface LinearAgent {
   obey(orders: TurnOrders): void;
   /** Something may have changed. */
   hint(): void;
+  /** Looks at every issue once; resolves when what was due is done. */
+  look(): Promise<void>;
   start(): void;
   /** Begins nothing more; resolves when what is under way is done. */
   close(): Promise<void>;
@@ -123,6 +126,10 @@ class Driver implements LinearAgent {
     this.#hint.raise();
   }
 
+  async look(): Promise<void> {
+    await Promise.all(openChannels(this.#rows).map((key) => this.#tryAdvance(key)));
+  }
+
   start(): void {
     this.#unsubscribe = this.#options.context.hub.subscribe((events) => {
       if (events.some((event) => this.#concerns(event))) this.hint();
@@ -147,7 +154,7 @@ class Driver implements LinearAgent {
 
   async #run(): Promise<void> {
     while (!this.#closing) {
-      await Promise.all(openChannels(this.#rows).map((key) => this.#tryAdvance(key)));
+      await this.look();
       await this.#hint.wait(LOOK_MS);
     }
   }
@@ -275,7 +282,7 @@ const conversationOf = ({ id }: LinearSessionRow): string =>
   `linear-${id.toLowerCase().replaceAll(/[^a-z0-9._-]/g, '-')}`.slice(0, 128);
 
 function requestOf(
-  { request }: LinearAgentOptions,
+  { request, context }: LinearAgentOptions,
   turn: LinearTurnRow,
   session: LinearSessionRow,
   cwd: string,
@@ -287,7 +294,7 @@ function requestOf(
     ownerId: session.id,
     createdByClientId: 'linear',
     runnerId: 'pi',
-    prompt: turn.prompt.trim() === '' ? 'Go on.' : turn.prompt,
+    prompt: promptOf(context.store, turn),
     conversation: conversationOf(session),
     cwd,
     externalSubject: `linear:${turn.channelKey}`,

@@ -43,9 +43,8 @@ type Rows = Store['linear'];
 
 const isActive = ({ state }: LinearTurnRow): boolean => state === 'running';
 
-function join(earlier: string, later: string): string {
-  return earlier === '' ? later : `${earlier}\n\n${later}`;
-}
+const join = (...parts: readonly string[]): string =>
+  parts.filter((part) => part.trim() !== '').join('\n\n');
 
 /** Prompts that came before their session was known become part of its first turn, in order. */
 function takeHeld(rows: Rows, sessionId: string, at: string): string {

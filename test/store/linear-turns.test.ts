@@ -1,0 +1,318 @@
+/** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { createLinearAgent, type TurnEnd, type Voice } from '../../src/linear/agent.ts';
+import { prompted, sessionCreated } from '../../src/linear/turns.ts';
+import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
+import { cancel, interrupt } from '../../src/supervisor/end.ts';
+import { submit } from '../../src/supervisor/submit.ts';
+import { QueueRig } from '../support/core-queue.ts';
+import { cleanUp, open } from './rig.ts';
+
+afterEach(cleanUp);
+
+const session = (id: string, issue: string | null = 'issue-1'): SessionFacts => ({
+  id,
+  organizationId: 'org',
+  channelKey: issue ?? id,
+  issueId: issue,
+  identifier: issue,
+  title: null,
+  url: null,
+  teamId: null,
+  creatorId: 'ada',
+  known: true,
+  own: false,
+});
+
+/** The agent over a store, its voice written down, its work ended by hand. */
+class Bench {
+  readonly rig = new QueueRig(open(), { provider: { default: 4 }, runner: { pi: 4 } });
+  readonly acknowledged: string[] = [];
+  readonly said: { readonly turn: string; readonly end: TurnEnd }[] = [];
+  readonly confirmed: string[] = [];
+  /** Terminal activities that are not out yet. */
+  readonly unsent = new Set<string>();
+  holdsBack = false;
+
+  readonly voice: Voice = {
+    acknowledge: (id) => this.acknowledged.push(id),
+    follow: () => undefined,
+    conclude: (_transaction, turn, end) => {
+      const id = `terminal-${turn.id}`;
+      this.said.push({ turn: turn.id, end });
+      if (this.holdsBack) this.unsent.add(id);
+      return id;
+    },
+    confirmStop: (_session, source) => {
+      if (!this.confirmed.includes(source)) this.confirmed.push(source);
+    },
+    isSettled: (id) => !this.unsent.has(id),
+  };
+
+  readonly agent = createLinearAgent({
+    context: this.rig.context,
+    supervisor: {
+      submit: (input, options) => submit(this.rig.context, input, options),
+      interrupt: (id, request) => interrupt(this.rig.context, id, request),
+      cancel: (id, request) => cancel(this.rig.context, id, request),
+    },
+    voice: this.voice,
+    place: () => Promise.resolve({ kind: 'ready', cwd: '/' }),
+    request: {},
+  });
+
+  get rows() {
+    return this.rig.store.linear;
+  }
+
+  created(id: string, prompt = `about ${id}`, issue: string | null = 'issue-1'): void {
+    this.rig.entropy.advance(1);
+    this.agent.obey(sessionCreated(this.rig.context, session(id, issue), prompt));
+  }
+
+  prompt(id: string, body: string, activityId = `activity of ${body}`, isStop = false): void {
+    this.rig.entropy.advance(1);
+    const said = { activityId, body, isStop };
+    this.agent.obey(prompted(this.rig.context, session(id), said));
+  }
+
+  stop(id: string, activityId = `stop of ${id}`): void {
+    this.prompt(id, '', activityId, true);
+  }
+
+  /** Lets everything that is due happen. */
+  async settle(): Promise<void> {
+    for (let times = 0; times < 3; times++) await this.agent.look();
+  }
+
+  states(id?: string): string[] {
+    const turns = id === undefined ? this.all() : this.rows.turnsOfSession(id);
+    return turns.map(({ state }) => state);
+  }
+
+  all(): LinearTurnRow[] {
+    return this.rows.listSessions().flatMap(({ id }) => this.rows.turnsOfSession(id));
+  }
+
+  /** The work of the turn that runs. */
+  get work(): string {
+    const [running] = this.all().filter(({ state }) => state === 'running');
+    if (!running?.workUnitId) throw new Error('no turn runs');
+    return running.workUnitId;
+  }
+
+  promptOfWork(): string {
+    return this.rig.store.workUnits.get(this.work)?.request.prompt ?? '';
+  }
+
+  /** The work is claimed and seen to run; its wrapper has opened the spool. */
+  run(): void {
+    this.rig.claimAll();
+    this.rig.run(this.work);
+    const opened = {
+      attemptId: this.rig.active(this.work).id,
+      workUnitId: this.work,
+      nonce: 'n',
+      invocationId: null,
+      bootId: 'b',
+      uptimeSeconds: 1,
+      pid: 1,
+      runner: 'pi',
+    };
+    this.rig.store.attempts.patch(this.rig.active(this.work).id, { opened });
+  }
+
+  /** What was interrupted or cancelled ends as that. */
+  endCancelled(workUnitId: string): void {
+    const { context, store } = this.rig;
+    context.writer.commit((transaction) => {
+      const row = transaction.workUnit(workUnitId);
+      if (row.activeAttemptId !== null) {
+        const attempt = transaction.attempt(row.activeAttemptId);
+        transaction.moveAttempt(attempt, 'cancelled', { endedAt: transaction.at });
+        store.resources.releaseLeases(attempt.id, 'released', transaction.at, 'cancelled');
+        store.resources.releaseSlots(attempt.id, 'released', transaction.at, 'cancelled');
+      }
+      const patch = { endedAt: transaction.at, activeAttemptId: null };
+      transaction.moveWorkUnit(row, 'runner_cancelled', { actor: 'system', patch });
+    });
+  }
+}
+
+describe('a session', () => {
+  it('becomes one turn with one work unit, and one answer; row 166', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    expect(bench.acknowledged).toEqual(['s1']);
+    expect(bench.states()).toEqual(['running']);
+    bench.run();
+    const work = bench.work;
+    expect(bench.rig.store.workUnits.get(work)).toMatchObject({
+      kind: 'external_work_step',
+      conversation: 'linear-s1',
+      externalSubject: 'linear:issue-1',
+    });
+    bench.rig.end(work);
+    await bench.settle();
+    expect(bench.said.map(({ end }) => end.how)).toEqual(['answered']);
+    expect(bench.states()).toEqual(['done']);
+  });
+
+  it('that we made ourselves starts nothing; bug 2', async () => {
+    const bench = new Bench();
+    bench.agent.obey(sessionCreated(bench.rig.context, { ...session('own'), own: true }, 'x'));
+    await bench.settle();
+    expect(bench.all()).toEqual([]);
+  });
+
+  it('X08: whose prompt comes first is held, and joined in order', async () => {
+    const bench = new Bench();
+    bench.prompt('s1', 'second');
+    bench.prompt('s1', 'third');
+    await bench.settle();
+    expect(bench.states()).toEqual(['held', 'held']);
+    bench.created('s1', 'first');
+    await bench.settle();
+    expect(bench.states()).toEqual(['done', 'done', 'running']);
+    expect(bench.promptOfWork()).toBe('first\n\nsecond\n\nthird');
+  });
+
+  it('X07: of another issue runs beside it, of the same one after it', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    bench.created('s2');
+    bench.created('s3', 'elsewhere', 'issue-2');
+    await bench.settle();
+    expect([bench.states('s1'), bench.states('s2'), bench.states('s3')]).toEqual([
+      ['running'],
+      ['pending'],
+      ['running'],
+    ]);
+    expect(bench.acknowledged, 'heard at once, also where it waits').toEqual(['s1', 's2', 's3']);
+  });
+
+  it('X05: the next turn of an issue waits until the last word of the one before is out', async () => {
+    const bench = new Bench();
+    bench.holdsBack = true;
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work);
+    bench.prompt('s1', 'more');
+    await bench.settle();
+    expect(bench.states()).toEqual(['awaiting_activity', 'pending']);
+    bench.unsent.clear();
+    await bench.settle();
+    expect(bench.states()).toEqual(['done', 'running']);
+  });
+});
+
+describe('a prompt', () => {
+  it('AC4, row 200, row 203: interrupts the turn that runs, and is answered next in the same conversation', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.run();
+    const first = bench.work;
+    bench.prompt('s1', 'no, the other one');
+    const interrupted = bench.rig.store.workUnits.get(first);
+    expect(interrupted?.status).toBe('cancelling');
+    expect(bench.rig.active(first).intent).toMatchObject({ kind: 'interrupt' });
+    bench.endCancelled(first);
+    await bench.settle();
+    expect(bench.states()).toEqual(['interrupted', 'running']);
+    expect(bench.promptOfWork(), 'the conversation has the rest').toBe('no, the other one');
+    expect(bench.rig.store.workUnits.get(bench.work)?.conversation).toBe('linear-s1');
+    // AC5, row 201: nothing was said about the interrupted one.
+    expect(bench.said).toEqual([]);
+  });
+
+  it('carries the words of a turn that never ran', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.prompt('s1', 'quickly');
+    await bench.settle();
+    expect(bench.states()).toEqual(['interrupted', 'running']);
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly');
+  });
+
+  it('in another session of the issue comes first; the interrupted one is gone on with, once', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.run();
+    bench.created('s2', 'wait');
+    bench.prompt('s2', 'look at this');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.states('s1')).toEqual(['interrupted', 'pending']);
+    expect(bench.promptOfWork()).toBe('wait\n\nlook at this');
+    bench.run();
+    bench.rig.end(bench.work);
+    await bench.settle();
+    expect(bench.states('s1')).toEqual(['interrupted', 'running']);
+    expect(bench.promptOfWork()).toMatch(/^You were interrupted/);
+  });
+
+  it('that comes in a burst is one turn, in order, and none is lost; the same again changes nothing', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'one');
+    await bench.settle();
+    bench.run();
+    for (const body of ['two', 'three', 'four', 'three']) bench.prompt('s1', body);
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('two\n\nthree\n\nfour');
+    expect(bench.states().filter((state) => state === 'running')).toHaveLength(1);
+  });
+});
+
+describe('a stop', () => {
+  it('X09: cancels what runs and what waits, is answered once, and the next prompt works', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const work = bench.work;
+    bench.stop('s1');
+    bench.stop('s1');
+    expect(bench.rig.active(work).intent).toMatchObject({ kind: 'cancel' });
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.said.map(({ end }) => end.how)).toEqual(['stopped']);
+    expect(bench.confirmed).toEqual([]);
+    bench.prompt('s1', 'again please');
+    await bench.settle();
+    expect(bench.states()).toContain('running');
+    expect(bench.promptOfWork()).toBe('again please');
+    // Seen again by a sweep, long after: it is over.
+    bench.stop('s1');
+    await bench.settle();
+    expect(bench.rig.store.workUnits.get(bench.work)?.status).toBe('queued');
+  });
+
+  it('bug 25: that comes before the session is known keeps it from starting', async () => {
+    const bench = new Bench();
+    bench.stop('s1');
+    bench.created('s1');
+    await bench.settle();
+    expect(bench.states()).toEqual(['stopped', 'stopped']);
+    expect(bench.confirmed).toEqual(['prompted:stop of s1']);
+    bench.prompt('s1', 'now');
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('now');
+  });
+
+  it('of one session leaves the other of the same issue alone', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    bench.created('s2');
+    await bench.settle();
+    bench.stop('s2');
+    await bench.settle();
+    expect([bench.states('s1'), bench.states('s2')]).toEqual([['running'], ['stopped', 'stopped']]);
+  });
+});
