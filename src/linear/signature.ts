@@ -23,11 +23,9 @@ export function isSigned(secret: string, raw: Uint8Array, header: unknown): bool
 export const FUTURE_MS = 60_000;
 /**
  * Linear's last repeat comes six hours after the first, perhaps with the time of that one. A
- * replay within it harms nobody: the ledger remembers for longer ({@link LEDGER_MS}).
+ * replay within it harms nobody: the ledger remembers for longer (DELIVERY_KEPT_MS).
  */
 export const PAST_MS = (6 * 60 + 5) * 60_000;
-/** Rows of the ledger are kept at least this long after they came. */
-export const LEDGER_MS = 7 * 60 * 60_000;
 
 /** Whether a signed time is one that a delivery may have now; both milliseconds since the epoch. */
 export const isTimely = (signedAt: number, now: number): boolean =>
