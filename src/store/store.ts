@@ -12,6 +12,7 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { type LinearTurns, linearTurnStatements } from './linear-turns.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
@@ -40,6 +41,7 @@ export interface Store {
   readonly providers: Providers;
   readonly linear: LinearTurns;
   readonly spend: Spending;
+  readonly linearDeliveries: LinearDeliveries;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -83,6 +85,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     linear: speaking(linearTurnStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),
+    linearDeliveries: speaking(linearDeliveryStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));
