@@ -37,7 +37,7 @@ export const STILL_WORKING = 'Still working.';
 export const NO_TEXT = 'Done. The agent left no text.';
 /** In the place of an answer that Linear refused. */
 export const REFUSED = (handle: string): string =>
-  `The work has ended, but Linear refused its last message. Read it with \`outlive logs ${handle}\`.`;
+  `The work has ended, but Linear refused its last message. Read it with \`outlive logs ${handle || 'HANDLE'}\`.`;
 
 /** The texts of one agent, whose own names are in no text. */
 export interface Speech {

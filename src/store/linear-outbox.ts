@@ -226,11 +226,11 @@ function drops(db: Database, workspace: string) {
 }
 
 function outcomes(db: Database, workspace: string) {
-  // Dropped while it was on its way: it arrived all the same.
+  // Given up while it was on its way: it arrived all the same.
   const delivered = db.prepare(
     `UPDATE linear_outbox SET state = 'delivered', sent_at = @at, tries = tries + 1,
        error_code = NULL, error_message = NULL
-     WHERE seq = @seq AND state IN ('pending', 'dropped')`,
+     WHERE seq = @seq AND state IN ('pending', 'dropped', 'expired')`,
   );
   const spoken = db.prepare(
     `UPDATE linear_sessions SET last_activity_at = @at, updated_at = @at,
@@ -249,7 +249,12 @@ function outcomes(db: Database, workspace: string) {
     `UPDATE linear_outbox SET state = 'expired'
      WHERE workspace_id = ? AND state = 'pending' AND expires_at <= ? RETURNING seq`,
   );
+  const nextExpiry = db.prepare<[string], { at: string | null }>(
+    `SELECT min(expires_at) AS at FROM linear_outbox WHERE workspace_id = ? AND state = 'pending'`,
+  );
   return {
+    /** When the next row is given up, null when none waits. */
+    nextExpiry: (): string | null => nextExpiry.get(workspace)?.at ?? null,
     delivered: (seq: number, at: string): void => {
       delivered.run({ seq, at });
       spoken.run({ seq, at });
