@@ -44,6 +44,8 @@ export interface Speech {
   thought(text: string, fallback?: string): ActivityContent | null;
   response(text: string | null, fallback?: string): ActivityContent;
   error(sentence: string): ActivityContent;
+  /** Something that a person has to say something to. */
+  asking(text: string): ActivityContent;
   started(call: Call): Said;
   ended(call: Call, result: Result): Said;
   several(calls: Readonly<Record<string, number>>): Said;
@@ -208,6 +210,10 @@ export function createSpeech(ownNames: readonly string[]): Speech {
     error: (sentence) => ({
       type: 'error',
       body: orElse(body(sentence, THOUGHT_LENGTH), 'It did not end well.'),
+    }),
+    asking: (text) => ({
+      type: 'elicitation',
+      body: orElse(body(text, ANSWER_LENGTH), 'A person has to decide how it goes on.'),
     }),
     started: ({ tool, arguments: given }) => ({
       content: action(tool, describe(given)),
