@@ -44,6 +44,8 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.version_unknown',
   'diagnostic.start_backoff',
   'diagnostic.provider_paused',
+  /** What was to be told to Linear was refused for good, or waited too long. */
+  'diagnostic.undelivered',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

@@ -15,6 +15,9 @@ export interface Entropy {
 const hex = (bytes: Uint8Array): string =>
   Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 
+const dashed = (text: string): string =>
+  text.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+
 /** A UUID version 7 (RFC 9562): sorts by the millisecond it was made in. */
 export function uuidv7(entropy: Pick<Entropy, 'now' | 'random'>): string {
   const bytes = new Uint8Array(16);
@@ -26,14 +29,15 @@ export function uuidv7(entropy: Pick<Entropy, 'now' | 'random'>): string {
   }
   bytes[6] = 0x70 | ((bytes[6] ?? 0) & 0x0f);
   bytes[8] = 0x80 | ((bytes[8] ?? 0) & 0x3f);
-  const text = hex(bytes);
-  return [
-    text.slice(0, 8),
-    text.slice(8, 12),
-    text.slice(12, 16),
-    text.slice(16, 20),
-    text.slice(20),
-  ].join('-');
+  return dashed(hex(bytes));
+}
+
+/** A UUID version 4 (RFC 9562): 122 random bits. Who is to take it for an id knows no other version. */
+export function uuidv4(entropy: Pick<Entropy, 'random'>): string {
+  const bytes = Uint8Array.from(entropy.random(16));
+  bytes[6] = 0x40 | ((bytes[6] ?? 0) & 0x0f);
+  bytes[8] = 0x80 | ((bytes[8] ?? 0) & 0x3f);
+  return dashed(hex(bytes));
 }
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -48,10 +52,7 @@ export const shortId = (uuid: string): string =>
 
 /** The UUID of a {@link shortId}; null for anything else. */
 export function longId(short: string): string | null {
-  const text = hex(Buffer.from(short, 'base64url')).replace(
-    /^(.{8})(.{4})(.{4})(.{4})(.{12})$/,
-    '$1-$2-$3-$4-$5',
-  );
+  const text = dashed(hex(Buffer.from(short, 'base64url')));
   return SHORT.test(short) && UUID.test(text) && shortId(text) === short ? text : null;
 }
 

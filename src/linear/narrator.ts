@@ -1,0 +1,186 @@
+/**
+ * Tells Linear what goes on in the work unit of a turn: reads its events after a cursor and
+ * puts activities into the outbox, each exactly once. Cursor and activities are one commit.
+ */
+import { z } from 'zod';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import type { Context } from '../supervisor/context.ts';
+import type { Transaction } from '../supervisor/writer.ts';
+import { createSpeech, describe, type Ending, STARTING, STILL_WORKING } from './activities.ts';
+import { type Addressee, changeSession, type OfTurn, say, sayLast } from './enqueue.ts';
+import {
+  BEGINNING,
+  conclude,
+  type Narration,
+  narrate,
+  type Surroundings,
+  type Told,
+} from './narration.ts';
+import type { Outbox } from './outbox.ts';
+
+/** Linear takes a session for dead after 30 minutes of silence. */
+export const KEEPALIVE_MS = 15 * 60_000;
+/** Activities of one session that wait, above which less is told. */
+const CROWDED = 10;
+const PAGE = 500;
+
+export interface NarratedTurn {
+  readonly sessionId: string;
+  readonly turnId: string;
+  readonly workUnitId: string;
+  /** The events of the work unit up to here are another turn's; 0 when left out. */
+  readonly afterSeq?: number;
+}
+
+export interface NarratorParts
+  extends Pick<Context, 'store' | 'writer' | 'entropy' | 'log' | 'workspace'> {
+  readonly outbox: Pick<Outbox, 'wake' | 'pressed'>;
+  /** What people call the agent in Linear: never in a text of ours. */
+  readonly ownNames: readonly string[];
+}
+
+export interface Narrator {
+  /**
+   * Says at once that somebody is at work, however full the outbox is: within 10 s of
+   * `created` Linear wants to hear something. Said before, it is not said again.
+   * @returns whether it was put into the outbox.
+   */
+  acknowledge(to: Addressee, text?: string): boolean;
+  /** Reads all new events of a turn. @returns true once nothing more will be told of it. */
+  narrate(turn: NarratedTurn): boolean;
+  /** Breaks a silence that has become long. @returns milliseconds until it has to be asked again. */
+  keepAlive(turn: NarratedTurn): number;
+  /** Forgets what is remembered of a turn that nobody asks about any more; the store keeps it. */
+  forget(turnId: string): void;
+}
+
+/** The name under which the cursor of a turn is stored, and how all of them begin. */
+const factOf = (turnId: string): string => `narration ${turnId}`;
+
+const block = z.object({ thought: z.boolean(), text: z.string() });
+const storedSchema = z.object({
+  seq: z.int(),
+  ended: z.boolean(),
+  message: z.object({ key: z.string(), blocks: z.record(z.string(), block) }).nullable(),
+  held: z.string().nullable(),
+  calls: z.record(z.string(), z.object({ tool: z.string(), arguments: z.unknown() })),
+  untold: z.record(z.string(), z.int()),
+  asked: z.array(z.string()),
+  final: z.string().nullable(),
+  links: z.array(z.string()),
+}) satisfies z.ZodType<Narration>;
+
+export function createNarrator(parts: NarratorParts): Narrator {
+  const { store, writer, entropy, outbox } = parts;
+  const table = store.linearOutbox;
+  const speech = createSpeech(parts.ownNames);
+  /** Ahead of what is stored by events that nothing was told of: read again after a crash. */
+  const known = new Map<string, Narration>();
+
+  const stateOf = ({ turnId, afterSeq = 0 }: NarratedTurn): Narration => {
+    const remembered = known.get(turnId);
+    if (remembered) return remembered;
+    const stored = table.fact(factOf(turnId));
+    return stored === undefined ? { ...BEGINNING, seq: afterSeq } : storedSchema.parse(stored);
+  };
+
+  const aroundOf = (turn: NarratedTurn, handle: string, told: readonly Told[]): Surroundings => {
+    const before = table.backlog(turn.sessionId);
+    return {
+      speech,
+      handle,
+      pressed: () => outbox.pressed() || before + told.length > CROWDED,
+      approval: (id) => {
+        const row = store.approvals.get(id);
+        return row && { ...row, approvalId: row.id };
+      },
+    };
+  };
+
+  /** All that is new in the events, and the end if the work unit has one they do not tell. */
+  const readOn = (turn: NarratedTurn): { state: Narration; told: Told[] } => {
+    const workUnit = store.workUnits.get(turn.workUnitId);
+    const told: Told[] = [];
+    let state = stateOf(turn);
+    if (!workUnit) return { state, told };
+    const around = aroundOf(turn, workUnit.handle, told);
+    for (let more = true; more && !state.ended; ) {
+      const page = store.events.page(turn.workUnitId, state.seq, PAGE);
+      for (const event of page) {
+        const step = narrate(state, event, around);
+        state = step.state;
+        told.push(...step.told);
+      }
+      more = page.length === PAGE;
+    }
+    if (!state.ended && TERMINAL_STATUSES.has(workUnit.status)) {
+      // Its events were removed before anybody read them.
+      const { errorCode, errorMessage } = workUnit;
+      const status = workUnit.status as Ending['status'];
+      const step = conclude(state, { status, errorCode, errorMessage }, around);
+      state = step.state;
+      told.push(...step.told);
+    }
+    return { state, told };
+  };
+
+  const put = ({ at }: Transaction, turn: OfTurn, told: readonly Told[]): void => {
+    for (const one of told) {
+      if (one.kind === 'said') say(parts, at, turn, one.said);
+      else if (one.kind === 'session') changeSession(parts, at, turn, one.update);
+      else if (one.content !== null) sayLast(parts, at, turn, one.content);
+      else table.dropOfTurn(turn.turnId);
+    }
+  };
+
+  return {
+    acknowledge: (to, text = STARTING) => {
+      const content = speech.thought(text, STARTING);
+      if (content === null || table.hasSpoken(to.sessionId, to.turnId)) return false;
+      const isNew = writer.commit(({ at }) => {
+        if (table.hasSpoken(to.sessionId, to.turnId)) return false;
+        return say(parts, at, to, { content }, true);
+      });
+      outbox.wake();
+      return isNew;
+    },
+
+    narrate: (turn) => {
+      const before = stateOf(turn);
+      const { state, told } = readOn(turn);
+      if (told.length > 0 || (state.ended && !before.ended)) {
+        writer.commit((transaction) => {
+          put(transaction, turn, told);
+          table.setFact(factOf(turn.turnId), state, transaction.at);
+        });
+        outbox.wake();
+      }
+      known.set(turn.turnId, state);
+      return state.ended;
+    },
+
+    keepAlive: (turn) => {
+      const now = entropy.now();
+      const last = table.lastActivity(turn.sessionId);
+      const due = last === null ? 0 : Date.parse(last) + KEEPALIVE_MS - now;
+      if (due > 0) return Math.min(due, KEEPALIVE_MS);
+      // Linear shows that it waits for a person; a thought would take the question away.
+      const isAsking = store.approvals
+        .open(turn.workUnitId)
+        .some(({ status }) => status === 'pending');
+      if (isAsking) return KEEPALIVE_MS;
+      const call = Object.values(stateOf(turn).calls).at(-1);
+      const doing = call === undefined ? '' : ` ${call.tool}: ${describe(call.arguments)}`;
+      const content = speech.thought(STILL_WORKING + doing, STILL_WORKING);
+      if (content !== null) {
+        writer.commit(({ at }) => say(parts, at, turn, { content, ephemeral: true }));
+        outbox.wake();
+      }
+      return KEEPALIVE_MS;
+    },
+
+    forget: (turnId) => {
+      known.delete(turnId);
+    },
+  };
+}
