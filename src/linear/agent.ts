@@ -29,14 +29,10 @@ export type TurnEnd =
 
 /** What is said to Linear; each call enqueues, none posts. */
 export interface Voice {
-  /** The first sign, due within ten seconds; repeatable. */
-  acknowledge(sessionId: string): void;
   /** From here on the work's events are told in the session. */
   follow(turn: LinearTurnRow): void;
   /** The turn's one terminal activity, in this very transaction. @returns its id. */
   conclude(transaction: Transaction, turn: LinearTurnRow, end: TurnEnd): string;
-  /** A stop that found nothing to stop: one answer by this source, however often. */
-  confirmStop(sessionId: string, source: string): void;
   /** True once the terminal activity was posted, or nobody tries any more. */
   isSettled(terminalId: string): boolean;
 }
@@ -114,11 +110,8 @@ class Driver implements LinearAgent {
   }
 
   obey(orders: TurnOrders): void {
-    const { voice } = this.#options;
-    for (const id of orders.acknowledge) voice.acknowledge(id);
     for (const id of orders.interrupt) this.#interruptWork(id);
     for (const id of orders.cancel) this.#cancelWork(id, STOPPED);
-    for (const { sessionId, source } of orders.confirmStop) voice.confirmStop(sessionId, source);
     this.hint();
   }
 

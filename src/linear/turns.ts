@@ -1,6 +1,7 @@
 /**
- * Turns: what a session's prompts become. Pure bookkeeping in one transaction each: no
- * process is touched and nothing is posted here; {@link TurnOrders} says what is to follow.
+ * Turns: what a session's prompts become. Bookkeeping in the transaction of
+ * the delivery that it comes from: no process is touched and nothing is posted here;
+ * {@link TurnOrders} says what is to follow.
  *
  * One issue is worked on by one turn at a time. A prompt interrupts the turn that runs; a
  * stop ends everything of its session and is remembered until the next prompt.
@@ -9,28 +10,29 @@ import { uuidv7 } from '../domain/ids.ts';
 import type { LinearSessionRow, LinearTurnRow, SessionFacts } from '../store/linear-turns.ts';
 import type { Store } from '../store/store.ts';
 import type { Context } from '../supervisor/context.ts';
+import type { Transaction } from '../supervisor/writer.ts';
 
-/** What is to be done after the commit; each may be done again. */
+/** What is to be done after the commit. Who finds a turn interrupted or stopped does it again. */
 export interface TurnOrders {
   /** Work units whose turn was interrupted by a prompt. */
   readonly interrupt: readonly string[];
   /** Work units to cancel. */
   readonly cancel: readonly string[];
-  /** Sessions to be told at once that they were heard. */
-  readonly acknowledge: readonly string[];
-  /** Turns that are over without work: their one last activity is due. */
-  readonly conclude: readonly { readonly turnId: string; readonly how: 'stopped' }[];
-  /** A stop of a session with nothing to stop: still exactly one answer, by this source. */
-  readonly confirmStop: readonly { readonly sessionId: string; readonly source: string }[];
 }
 
-const NOTHING: TurnOrders = {
-  interrupt: [],
-  cancel: [],
-  acknowledge: [],
-  conclude: [],
-  confirmStop: [],
-};
+const NOTHING: TurnOrders = { interrupt: [], cancel: [] };
+
+/** What is said at once; enqueued in the transaction that gives the reason for it. */
+export interface Ear {
+  /** The first sign that somebody was heard, due within ten seconds, however full the queue is. */
+  acknowledge(transaction: Transaction, sessionId: string): void;
+  /** A stop that found nothing to stop: one answer by this source. */
+  confirmStop(transaction: Transaction, sessionId: string, source: string): void;
+}
+
+export interface TurnContext extends Pick<Context, 'store' | 'entropy'> {
+  readonly ear: Ear;
+}
 
 /** What a person said. */
 export interface Prompt {
@@ -58,33 +60,33 @@ function takeHeld(rows: Rows, sessionId: string, at: string): string {
  * it was known starts nothing either.
  */
 export function sessionCreated(
-  { store, entropy, writer }: Pick<Context, 'store' | 'entropy' | 'writer'>,
+  { store, entropy, ear }: TurnContext,
+  transaction: Transaction,
   facts: SessionFacts,
   prompt: string,
 ): TurnOrders {
-  return writer.commit(({ at }): TurnOrders => {
-    const rows = store.linear;
-    const before = rows.session(facts.id);
-    rows.putSession(facts, at);
-    if (before?.known || facts.own || before?.own) return NOTHING;
-    const held = takeHeld(rows, facts.id, at);
-    const isStopped = before?.stoppedAt != null && held === '';
-    const made = rows.insertTurn(
-      {
-        id: uuidv7(entropy),
-        sessionId: facts.id,
-        channelKey: facts.channelKey,
-        sourceKey: `created:${facts.id}`,
-        kind: 'created',
-        state: isStopped ? 'stopped' : 'pending',
-        prompt: join(prompt, held),
-      },
-      at,
-    );
-    if (!made || isStopped) return NOTHING;
-    // Others of the same issue may be at work: this one waits, but it is heard.
-    return { ...NOTHING, acknowledge: [facts.id] };
-  });
+  const { at } = transaction;
+  const rows = store.linear;
+  const before = rows.session(facts.id);
+  rows.putSession(facts, at);
+  if (before?.known || facts.own || before?.own) return NOTHING;
+  const held = takeHeld(rows, facts.id, at);
+  const isStopped = before?.stoppedAt != null && held === '';
+  const made = rows.insertTurn(
+    {
+      id: uuidv7(entropy),
+      sessionId: facts.id,
+      channelKey: facts.channelKey,
+      sourceKey: `created:${facts.id}`,
+      kind: 'created',
+      state: isStopped ? 'stopped' : 'pending',
+      prompt: join(prompt, held),
+    },
+    at,
+  );
+  // Others of the same issue may be at work: this one waits, but it is heard.
+  if (made && !isStopped) ear.acknowledge(transaction, facts.id);
+  return NOTHING;
 }
 
 /** The newest turn of the session that has not begun: a burst of prompts is one turn. */
@@ -137,44 +139,42 @@ export const CONTINUE_AFTER_INTERRUPT =
 
 /** Somebody wrote into a session. The same activity again changes nothing. */
 export function prompted(
-  context: Pick<Context, 'store' | 'entropy' | 'writer'>,
+  context: TurnContext,
+  transaction: Transaction,
   facts: SessionFacts,
   prompt: Prompt,
 ): TurnOrders {
-  const { store, entropy, writer } = context;
-  return writer.commit(({ at }): TurnOrders => {
-    const rows = store.linear;
-    const before = rows.session(facts.id);
-    rows.putSession(
-      { ...facts, known: false, channelKey: before?.channelKey ?? facts.channelKey },
-      at,
-    );
-    const session = rows.session(facts.id);
-    if (!session) throw new Error('a session that was just stored is not there');
-    const sourceKey = `prompted:${prompt.activityId}`;
-    if (rows.turnOfSource(sourceKey)) return NOTHING;
-    if (prompt.isStop) return stopSession(rows, session, sourceKey, at, entropy);
-    if (session.stoppedAt !== null) rows.setStopped(session.id, null, at);
-    const waiting = session.known ? waitingTurn(rows, session) : undefined;
-    const id = uuidv7(entropy);
-    rows.insertTurn(
-      {
-        id,
-        sessionId: session.id,
-        channelKey: session.channelKey,
-        sourceKey,
-        kind: 'prompted',
-        state: session.known ? 'pending' : 'held',
-        prompt: waiting ? join(waiting.prompt, prompt.body) : prompt.body,
-      },
-      at,
-    );
-    // It carries the older words as well, in order, and takes that one's place.
-    if (waiting) rows.moveTurn(waiting, { state: 'interrupted', interruptedBy: id, endedAt: at });
-    if (!session.known) return NOTHING;
-    const interrupt = interruptRunning(context, session, id, at);
-    return { ...NOTHING, interrupt, acknowledge: [session.id] };
-  });
+  const { at } = transaction;
+  const { store, entropy, ear } = context;
+  const rows = store.linear;
+  const before = rows.session(facts.id);
+  const channelKey = before?.channelKey ?? facts.channelKey;
+  rows.putSession({ ...facts, known: false, channelKey }, at);
+  const session = rows.session(facts.id);
+  if (!session) throw new Error('a session that was just stored is not there');
+  const sourceKey = `prompted:${prompt.activityId}`;
+  if (rows.turnOfSource(sourceKey)) return NOTHING;
+  if (prompt.isStop) return stopSession(context, transaction, session, sourceKey);
+  if (session.stoppedAt !== null) rows.setStopped(session.id, null, at);
+  const waiting = session.known ? waitingTurn(rows, session) : undefined;
+  const id = uuidv7(entropy);
+  rows.insertTurn(
+    {
+      id,
+      sessionId: session.id,
+      channelKey: session.channelKey,
+      sourceKey,
+      kind: 'prompted',
+      state: session.known ? 'pending' : 'held',
+      prompt: waiting ? join(waiting.prompt, prompt.body) : prompt.body,
+    },
+    at,
+  );
+  // It carries the older words as well, in order, and takes that one's place.
+  if (waiting) rows.moveTurn(waiting, { state: 'interrupted', interruptedBy: id, endedAt: at });
+  if (!session.known) return NOTHING;
+  ear.acknowledge(transaction, session.id);
+  return { ...NOTHING, interrupt: interruptRunning(context, session, id, at) };
 }
 
 /**
@@ -182,12 +182,13 @@ export function prompted(
  * and one last activity says so.
  */
 function stopSession(
-  rows: Rows,
+  { store, entropy, ear }: TurnContext,
+  transaction: Transaction,
   session: LinearSessionRow,
   sourceKey: string,
-  at: string,
-  entropy: Context['entropy'],
 ): TurnOrders {
+  const { at } = transaction;
+  const rows = store.linear;
   rows.setStopped(session.id, at, at);
   // Remembered as a turn of its own, which never runs: a stop seen again stops nothing later.
   rows.insertTurn(
@@ -211,7 +212,8 @@ function stopSession(
   const running = open.filter(isActive);
   const cancel = running.flatMap(({ workUnitId }) => workUnitId ?? []);
   if (running.length > 0) return { ...NOTHING, cancel };
-  return { ...NOTHING, confirmStop: [{ sessionId: session.id, source: sourceKey }] };
+  ear.confirmStop(transaction, session.id, sourceKey);
+  return NOTHING;
 }
 
 /** The turn that may begin for an issue, if nothing of it is under way. */

@@ -1,7 +1,7 @@
 /** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { createLinearAgent, type TurnEnd, type Voice } from '../../src/linear/agent.ts';
-import { prompted, sessionCreated } from '../../src/linear/turns.ts';
+import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
 import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
 import { cancel, interrupt } from '../../src/supervisor/end.ts';
 import { submit } from '../../src/supervisor/submit.ts';
@@ -35,16 +35,12 @@ class Bench {
   holdsBack = false;
 
   readonly voice: Voice = {
-    acknowledge: (id) => this.acknowledged.push(id),
     follow: () => undefined,
     conclude: (_transaction, turn, end) => {
       const id = `terminal-${turn.id}`;
       this.said.push({ turn: turn.id, end });
       if (this.holdsBack) this.unsent.add(id);
       return id;
-    },
-    confirmStop: (_session, source) => {
-      if (!this.confirmed.includes(source)) this.confirmed.push(source);
     },
     isSettled: (id) => !this.unsent.has(id),
   };
@@ -61,19 +57,31 @@ class Bench {
     request: {},
   });
 
+  readonly turns: TurnContext = {
+    store: this.rig.store,
+    entropy: this.rig.entropy,
+    ear: {
+      acknowledge: (_transaction, id) => this.acknowledged.push(id),
+      confirmStop: (_transaction, _session, source) => this.confirmed.push(source),
+    },
+  };
+
   get rows() {
     return this.rig.store.linear;
   }
 
   created(id: string, prompt = `about ${id}`, issue: string | null = 'issue-1'): void {
     this.rig.entropy.advance(1);
-    this.agent.obey(sessionCreated(this.rig.context, session(id, issue), prompt));
+    const { writer } = this.rig.context;
+    const facts = session(id, issue);
+    this.agent.obey(writer.commit((t) => sessionCreated(this.turns, t, facts, prompt)));
   }
 
   prompt(id: string, body: string, activityId = `activity of ${body}`, isStop = false): void {
     this.rig.entropy.advance(1);
     const said = { activityId, body, isStop };
-    this.agent.obey(prompted(this.rig.context, session(id), said));
+    const { writer } = this.rig.context;
+    this.agent.obey(writer.commit((t) => prompted(this.turns, t, session(id), said)));
   }
 
   stop(id: string, activityId = `stop of ${id}`): void {
@@ -162,7 +170,8 @@ describe('a session', () => {
 
   it('that we made ourselves starts nothing; bug 2', async () => {
     const bench = new Bench();
-    bench.agent.obey(sessionCreated(bench.rig.context, { ...session('own'), own: true }, 'x'));
+    const own = { ...session('own'), own: true };
+    bench.rig.context.writer.commit((t) => sessionCreated(bench.turns, t, own, 'x'));
     await bench.settle();
     expect(bench.all()).toEqual([]);
   });
