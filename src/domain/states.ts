@@ -83,7 +83,7 @@ const ENDED: Row<WorkUnitStatus, WorkUnitEvent> = {
 };
 
 const WORK_UNIT_TABLE: Table<WorkUnitStatus, WorkUnitEvent> = {
-  queued: { claim: 'claimed', cancel: 'cancelling' },
+  queued: { claim: 'claimed', interrupt: 'cancelling', cancel: 'cancelling' },
   claimed: {
     runner_started: 'running',
     never_started: 'queued',

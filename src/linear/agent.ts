@@ -5,7 +5,7 @@
  */
 import type { StartWorkUnitInput } from '../domain/request.ts';
 import { startWorkUnitSchema } from '../domain/request.ts';
-import type { WorkUnitStatus } from '../domain/work-unit.ts';
+import { workUnitCell } from '../domain/states.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { EventRow } from '../store/events.ts';
 import type { LinearSessionRow, LinearTurnRow, TurnState } from '../store/linear-turns.ts';
@@ -13,7 +13,6 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
-import type { Transaction } from '../supervisor/writer.ts';
 import { promptOf } from './turn-prompt.ts';
 import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
@@ -21,20 +20,16 @@ import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 const LOOK_MS = 30_000;
 const RETRY_MS = 2_000;
 
-/** How a turn ends, for whoever words it. */
-export type TurnEnd =
-  | { readonly how: 'answered'; readonly text: string }
-  | { readonly how: 'failed'; readonly code: string; readonly message: string }
-  | { readonly how: 'stopped' };
-
-/** What is said to Linear; each call enqueues, none posts. */
+/** What is said to Linear; each call enqueues durably, none posts, all may be repeated. */
 export interface Voice {
-  /** From here on the work's events are told in the session. */
+  /** Tells what is new in the work's events, and breaks a long silence. */
   follow(turn: LinearTurnRow): void;
-  /** The turn's one terminal activity, in this very transaction. @returns its id. */
-  conclude(transaction: Transaction, turn: LinearTurnRow, end: TurnEnd): string;
-  /** True once the terminal activity was posted, or nobody tries any more. */
-  isSettled(terminalId: string): boolean;
+  /** Tells the rest, and the one last word. */
+  conclude(turn: LinearTurnRow): void;
+  /** The last word of a turn that no work unit speaks for: why it could not begin, or not go on. */
+  fail(turn: LinearTurnRow, message: string): void;
+  /** True once the last word was posted, or nobody tries any more. */
+  isSettled(turn: LinearTurnRow): boolean;
 }
 
 /** Where a turn works. */
@@ -74,28 +69,12 @@ const STOPPED = 'a person stopped the session in Linear';
 const isStuck = ({ status, activeAttemptId, errorCode }: WorkUnitRow): boolean =>
   status === 'stale' && activeAttemptId === null && errorCode !== null;
 
-function endOf(
-  context: Context,
-  turn: LinearTurnRow,
-  workUnit: WorkUnitRow,
-  session: LinearSessionRow | null,
-): TurnEnd | null {
-  const { status, errorCode, errorMessage } = workUnit;
-  if (status === 'succeeded') {
-    const last = context.store.attempts.listByWorkUnit(workUnit.id).at(-1);
-    return { how: 'answered', text: last?.lastWord?.text ?? '' };
-  }
-  // What was taken over by another turn says nothing, least of all that it failed.
-  if (turn.interruptedBy !== null) return null;
-  if (session?.stoppedAt != null && status === 'cancelled') return { how: 'stopped' };
-  return { how: 'failed', code: errorCode ?? status, message: errorMessage ?? status };
+/** As what a turn ends, once its last word is out. */
+function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): TurnState {
+  if (workUnit?.status === 'succeeded') return 'done';
+  const isStopped = workUnit?.status === 'cancelled' && session?.stoppedAt != null;
+  return isStopped ? 'stopped' : 'failed';
 }
-
-const ENDED_AS: Readonly<Record<TurnEnd['how'], TurnState>> = {
-  answered: 'done',
-  failed: 'failed',
-  stopped: 'stopped',
-};
 
 /** See {@link LinearAgent}. */
 class Driver implements LinearAgent {
@@ -203,42 +182,39 @@ class Driver implements LinearAgent {
   }
 
   #fail(turn: LinearTurnRow, message: string): void {
-    const { context, voice } = this.#options;
-    context.writer.commit((transaction) => {
-      const now = this.#rows.turn(turn.id);
-      if (now?.state !== 'pending') return;
-      const end = { how: 'failed', code: 'cwd_missing', message } as const;
-      const terminalId = voice.conclude(transaction, now, end);
-      this.#rows.moveTurn(now, { state: 'awaiting_activity', terminalId });
-    });
+    this.#options.voice.fail(turn, message);
+    this.#move(turn.id, 'pending', 'awaiting_activity');
   }
 
-  /** The work of a running turn is over: its end is stored with what is said about it. */
+  /** The work of a running turn is over: it waits for its last word to be out. */
   #conclude(turn: LinearTurnRow, workUnit: WorkUnitRow): void {
-    const { context, voice } = this.#options;
-    context.writer.commit((transaction) => {
-      const now = this.#rows.turn(turn.id);
-      if (now?.state !== 'running') return;
-      const end = endOf(context, now, workUnit, this.#rows.session(now.sessionId));
-      if (end === null) {
-        this.#rows.moveTurn(now, { state: 'interrupted', endedAt: transaction.at });
-        return;
-      }
-      const terminalId = voice.conclude(transaction, now, end);
-      this.#rows.moveTurn(now, { state: 'awaiting_activity', terminalId });
-    });
+    const { voice } = this.#options;
+    // What was taken over by another turn says nothing, least of all that it failed.
+    if (this.#rows.turn(turn.id)?.interruptedBy != null) {
+      this.#move(turn.id, 'running', 'interrupted');
+    } else {
+      if (isStuck(workUnit)) voice.fail(turn, workUnit.errorMessage ?? workUnit.errorCode ?? '');
+      else voice.conclude(turn);
+      this.#move(turn.id, 'running', 'awaiting_activity');
+    }
     if (isStuck(workUnit)) this.#cancelWork(workUnit.id, 'nobody in Linear can decide it');
   }
 
-  /** Its terminal activity is out, or given up: the issue is free for the next turn. */
+  /** Its last word is out, or given up: the issue is free for the next turn. */
   #settle(turn: LinearTurnRow): void {
     const { context, voice } = this.#options;
-    if (turn.terminalId !== null && !voice.isSettled(turn.terminalId)) return;
+    if (!voice.isSettled(turn)) return;
     const { workUnits } = context.store;
     const workUnit = turn.workUnitId === null ? null : workUnits.get(turn.workUnitId);
-    const end = workUnit && endOf(context, turn, workUnit, this.#rows.session(turn.sessionId));
-    context.writer.commit(({ at }) => {
-      this.#rows.moveTurn(turn, { state: end ? ENDED_AS[end.how] : 'failed', endedAt: at });
+    const end = endOf(workUnit, this.#rows.session(turn.sessionId));
+    this.#move(turn.id, 'awaiting_activity', end);
+  }
+
+  /** Does nothing when the turn is in another state by now. */
+  #move(id: string, from: TurnState, state: TurnState): void {
+    this.#options.context.writer.commit(({ at }) => {
+      const isOver = state !== 'awaiting_activity';
+      this.#rows.moveTurn({ id, state: from }, { state, ...(isOver ? { endedAt: at } : {}) });
     });
   }
 
@@ -248,13 +224,11 @@ class Driver implements LinearAgent {
     this.#options.supervisor.cancel(workUnitId, { actor: 'system', reason });
   }
 
-  /** An interrupt is for what runs; what only waits is over at once. */
   #interruptWork(workUnitId: string): void {
     const status = this.#options.context.store.workUnits.statusOf(workUnitId);
-    if (status === null || TERMINAL_STATUSES.has(status) || status === 'cancelling') return;
+    if (status === null || workUnitCell(status, 'interrupt').kind !== 'move') return;
     const request = { actor: 'system', reason: INTERRUPTED } as const;
-    if (RUNS.has(status)) this.#options.supervisor.interrupt(workUnitId, request);
-    else this.#options.supervisor.cancel(workUnitId, request);
+    this.#options.supervisor.interrupt(workUnitId, request);
   }
 }
 
@@ -266,9 +240,6 @@ const ENDS: ReadonlySet<string> = new Set([
   'work_unit.cancelled',
   'work_unit.stale',
 ]);
-
-/** States in which there is, or may be, a process to interrupt. */
-const RUNS: ReadonlySet<WorkUnitStatus> = new Set(['claimed', 'running', 'waiting_for_approval']);
 
 /** Linear's ids are UUIDs; a conversation's name is made of small letters, digits and dashes. */
 const conversationOf = ({ id }: LinearSessionRow): string =>

@@ -7,6 +7,7 @@
  * stop ends everything of its session and is remembered until the next prompt.
  */
 import { uuidv7 } from '../domain/ids.ts';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { LinearSessionRow, LinearTurnRow, SessionFacts } from '../store/linear-turns.ts';
 import type { Store } from '../store/store.ts';
 import type { Context } from '../supervisor/context.ts';
@@ -112,7 +113,10 @@ function interruptRunning(
     .openOfChannel(session.channelKey)
     .filter(isActive)
     .flatMap((turn) => {
-      if (turn.interruptedBy !== null) return [];
+      const status = turn.workUnitId && store.workUnits.statusOf(turn.workUnitId);
+      // Its answer is there already, and is told first.
+      const isOver = status && TERMINAL_STATUSES.has(status);
+      if (turn.interruptedBy !== null || isOver) return [];
       rows.moveTurn(turn, { interruptedBy: byTurn });
       if (turn.sessionId !== session.id) {
         rows.insertTurn(

@@ -81,14 +81,19 @@ export function createAnswers(context: Context, hands: Hands): Answers {
     return isActive ? attempts.get(attemptId) : null;
   };
 
+  /** To the attempt that waits for it, or to the queue; repeatable. */
+  const passOn = (row: ApprovalRow): void => {
+    const attempt = attemptOf(row);
+    if (attempt) deliver(attempt);
+    hands.hintOwner(row.workUnitId);
+    hands.wake();
+    clock?.wake();
+  };
+
   return {
     decide: (id, request, key) => {
       const row = decideOnce(context, id, request, key);
-      const attempt = attemptOf(row);
-      if (attempt) deliver(attempt);
-      hands.hintOwner(row.workUnitId);
-      hands.wake();
-      clock?.wake();
+      passOn(row);
       return row;
     },
     attached: deliver,
@@ -96,6 +101,11 @@ export function createAnswers(context: Context, hands: Hands): Answers {
       clock = keepApprovalClock(context, hands.hintOwner);
       unsubscribe = context.hub.subscribe((events) => {
         if (events.some(({ type }) => type === 'approval.requested')) clock?.wake();
+        for (const { type, data } of events) {
+          if (type !== 'approval.changed' || data['cause'] !== 'decided') continue;
+          const row = context.store.approvals.get(String(data['approvalId']));
+          if (row) passOn(row);
+        }
       });
     },
     close: async () => {

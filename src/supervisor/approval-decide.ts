@@ -87,35 +87,45 @@ function goOn(context: Context, transaction: Transaction, workUnit: WorkUnitRow)
  * @throws OutliveError `not_found`, `approval_closed`, `state_conflict`.
  */
 export function decide(context: Context, id: string, request: DecisionRequest): ApprovalRow {
-  const { approvals } = context.store;
-  const row = context.writer.commit((transaction): ApprovalRow => {
-    const asked = approvals.get(id);
-    if (!asked) throw new OutliveError('not_found', `There is no approval "${id}".`);
-    const workUnit = transaction.workUnit(asked.workUnitId);
-    if (isRepeated(asked, request, transaction.at)) {
-      if (request.fail) requireEnding(asked, workUnit);
-      return asked;
-    }
-    requireOpenWork(asked, workUnit);
-    const { decision, reason, actor } = request;
-    changeApproval(
-      ledgerOf(context, transaction),
-      asked,
-      {
-        status: decision,
-        decidedAt: transaction.at,
-        decidedBy: actor,
-        decisionReason: reason,
-      },
-      'decided',
-    );
-    if (decision === 'denied' && request.fail) {
-      failQuestion(context, transaction, workUnit.id, 'approval_denied', reason);
-    } else goOn(context, transaction, workUnit);
-    return approvals.get(id) ?? asked;
-  });
+  const row = context.writer.commit((transaction) =>
+    decideWithin(context, transaction, id, request),
+  );
   context.fault('approval_decided');
   return row;
+}
+
+/** {@link decide} as part of a larger transaction; its event carries it to who waits. */
+export function decideWithin(
+  context: Context,
+  transaction: Transaction,
+  id: string,
+  request: DecisionRequest,
+): ApprovalRow {
+  const { approvals } = context.store;
+  const asked = approvals.get(id);
+  if (!asked) throw new OutliveError('not_found', `There is no approval "${id}".`);
+  const workUnit = transaction.workUnit(asked.workUnitId);
+  if (isRepeated(asked, request, transaction.at)) {
+    if (request.fail) requireEnding(asked, workUnit);
+    return asked;
+  }
+  requireOpenWork(asked, workUnit);
+  const { decision, reason, actor } = request;
+  changeApproval(
+    ledgerOf(context, transaction),
+    asked,
+    {
+      status: decision,
+      decidedAt: transaction.at,
+      decidedBy: actor,
+      decisionReason: reason,
+    },
+    'decided',
+  );
+  if (decision === 'denied' && request.fail) {
+    failQuestion(context, transaction, workUnit.id, 'approval_denied', reason);
+  } else goOn(context, transaction, workUnit);
+  return approvals.get(id) ?? asked;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { createLinearAgent, type TurnEnd, type Voice } from '../../src/linear/agent.ts';
+import { createLinearAgent, type Voice } from '../../src/linear/agent.ts';
 import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
 import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
 import { cancel, interrupt } from '../../src/supervisor/end.ts';
@@ -28,7 +28,7 @@ const session = (id: string, issue: string | null = 'issue-1'): SessionFacts => 
 class Bench {
   readonly rig = new QueueRig(open(), { provider: { default: 4 }, runner: { pi: 4 } });
   readonly acknowledged: string[] = [];
-  readonly said: { readonly turn: string; readonly end: TurnEnd }[] = [];
+  readonly said: { readonly turn: string; readonly text: string }[] = [];
   readonly confirmed: string[] = [];
   /** Terminal activities that are not out yet. */
   readonly unsent = new Set<string>();
@@ -36,14 +36,19 @@ class Bench {
 
   readonly voice: Voice = {
     follow: () => undefined,
-    conclude: (_transaction, turn, end) => {
-      const id = `terminal-${turn.id}`;
-      this.said.push({ turn: turn.id, end });
-      if (this.holdsBack) this.unsent.add(id);
-      return id;
+    conclude: ({ id, workUnitId }) => {
+      const status = this.rig.store.workUnits.get(workUnitId ?? '')?.status ?? 'gone';
+      this.#say(id, status);
     },
-    isSettled: (id) => !this.unsent.has(id),
+    fail: ({ id }, message) => this.#say(id, message),
+    isSettled: ({ id }) => !this.unsent.has(id),
   };
+
+  #say(turn: string, text: string): void {
+    if (this.said.some((one) => one.turn === turn)) return;
+    this.said.push({ turn, text });
+    if (this.holdsBack) this.unsent.add(turn);
+  }
 
   readonly agent = createLinearAgent({
     context: this.rig.context,
@@ -164,7 +169,7 @@ describe('a session', () => {
     });
     bench.rig.end(work);
     await bench.settle();
-    expect(bench.said.map(({ end }) => end.how)).toEqual(['answered']);
+    expect(bench.said.map(({ text }) => text)).toEqual(['succeeded']);
     expect(bench.states()).toEqual(['done']);
   });
 
@@ -291,7 +296,7 @@ describe('a stop', () => {
     expect(bench.rig.active(work).intent).toMatchObject({ kind: 'cancel' });
     bench.endCancelled(work);
     await bench.settle();
-    expect(bench.said.map(({ end }) => end.how)).toEqual(['stopped']);
+    expect(bench.said.map(({ text }) => text)).toEqual(['cancelled']);
     expect(bench.confirmed).toEqual([]);
     bench.prompt('s1', 'again please');
     await bench.settle();

@@ -50,6 +50,7 @@ const ADDED: readonly (readonly [WorkUnitStatus, WorkUnitEvent, WorkUnitStatus])
   ['waiting_for_approval', 'never_started', 'queued'],
   ['waiting_for_approval', 'runner_succeeded', 'succeeded'],
   ['waiting_for_approval', 'budget_exceeded', 'cancelling'],
+  ['queued', 'interrupt', 'cancelling'],
   ['claimed', 'interrupt', 'cancelling'],
   ['running', 'interrupt', 'cancelling'],
   ['waiting_for_approval', 'interrupt', 'cancelling'],
