@@ -12,8 +12,8 @@ import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
 import { FramePages } from '../../src/api/frames.ts';
-import type { RuntimeView } from '../../src/api/schemas.ts';
 import type { WebhookIngress } from '../../src/api/linear-webhook.ts';
+import type { RuntimeView } from '../../src/api/schemas.ts';
 import {
   type ApiLimits,
   type ApiOptions,
@@ -199,7 +199,14 @@ export async function bootApi(
     streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
   };
-  const options: ApiOptions = { log: silent, version: '0.1.0', context, gate: () => null, limits, linear: linear?.({ store, entropy }) };
+  const options: ApiOptions = {
+    log: silent,
+    version: '0.1.0',
+    context,
+    gate: () => null,
+    limits,
+    linear: linear?.({ store, entropy }),
+  };
   const token = loadToken(path.join(directory, 'token'));
   const tcp = await listenOnTcp(options, 0, token);
   atTheEnd(() => tcp.close());
