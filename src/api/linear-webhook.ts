@@ -57,16 +57,13 @@ function useRawBodies(app: FastifyInstance): void {
 function answerToTheEnd(app: FastifyInstance): void {
   let open = 0;
   let settled: (() => void) | null = null;
-  app.addHook('onRequest', (_request, _reply, done) => {
+  app.addHook('onRequest', (_request, reply, done) => {
     open += 1;
-    done();
-  });
-  const ended = (): void => {
-    open -= 1;
-    if (open === 0) settled?.();
-  };
-  app.addHook('onResponse', (_request, _reply, done) => {
-    ended();
+    // Of the answer itself: it comes too where the sender has gone.
+    reply.raw.once('close', () => {
+      open -= 1;
+      if (open === 0) settled?.();
+    });
     done();
   });
   app.addHook('preClose', (done) => {
