@@ -155,12 +155,15 @@ export function failureSentence({ handle, errorCode, errorMessage }: Ending): st
  * place of this one and goes on.
  */
 export function endingOf(speech: Speech, ending: Ending): ActivityContent | null {
-  const { status, errorCode, text } = ending;
+  const { status, errorCode, errorMessage, text } = ending;
   if (status === 'succeeded') return speech.response(text, NO_TEXT);
   if (status === 'failed') return speech.error(failureSentence(ending));
   if (errorCode === 'interrupted_by_prompt') return null;
   // Somebody wanted that: it is no error.
-  return speech.response(`Stopped. Write here and it goes on from where it was.`);
+  const why = errorCode === null || errorCode === 'cancelled_by_request' ? '' : errorMessage;
+  const said = oneLine(clean(why ?? ''), 500).replace(/[.\s]+$/, '');
+  const reason = isBlank(said) ? '' : `: ${said}`;
+  return speech.response(`Stopped${reason}. Write here and it goes on from where it was.`);
 }
 
 function questionBody(question: Question): string {

@@ -128,8 +128,9 @@ export function createNarrator(parts: NarratorParts): Narrator {
     for (const one of told) {
       if (one.kind === 'said') say(parts, at, turn, one.said);
       else if (one.kind === 'session') changeSession(parts, at, turn, one.update);
-      else if (one.content !== null) sayLast(parts, at, turn, one.content);
-      else table.dropOfTurn(turn.turnId);
+      else if (one.content === null || !sayLast(parts, at, turn, one.content)) {
+        table.dropOfTurn(turn.turnId);
+      }
     }
   };
 
