@@ -9,6 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
 import { OutliveError } from './domain/errors.ts';
+import { linearRoutingFields } from './domain/linear-repositories.ts';
 import { workspaceSchema } from './domain/names.ts';
 import { breakerPolicySchema } from './domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
@@ -144,6 +145,8 @@ export const configFileSchema = z
         suspendAfterMs: z.int().min(1_000).max(31_536_000_000).default(1_800_000),
       })
       .prefault({}),
+    /** The agent of Linear. */
+    linear: z.strictObject({ ...linearRoutingFields }).prefault({}),
     admission: z
       .strictObject({
         /** Bytes; nothing is started while less is free. */
