@@ -14,6 +14,7 @@ import { listenOnSocket, listenOnTcp } from './api/server.ts';
 import type { Config } from './config.ts';
 import { type Core, openCore } from './daemon/core.ts';
 import { requireLocal } from './daemon/file-system.ts';
+import { linearIngress, webhookSecret } from './daemon/linear.ts';
 import { type Ownership, takeOwnership } from './daemon/ownership.ts';
 import { checkPaths, makeDirectories } from './daemon/preflight.ts';
 import { guardSocket, type SocketGuard } from './daemon/socket-guard.ts';
@@ -40,6 +41,8 @@ export interface DaemonOptions {
   readonly handedOver?: HandedOver;
   /** Called when a daemon that had to refuse for a while does its work after all. */
   readonly onServing?: () => void;
+  /** A webhook of Linear's is stored that was not there before: a hint. */
+  readonly onDelivery?: () => void;
 }
 
 export interface Daemon {
@@ -106,7 +109,7 @@ class RunningDaemon implements Daemon {
   #storeSeen = false;
   #stopping = false;
 
-  constructor(options: DaemonOptions, ownership: Ownership) {
+  constructor(options: DaemonOptions, ownership: Ownership, secret: string | null) {
     const entropy = options.entropy ?? systemEntropy;
     const { promise, resolve } = Promise.withResolvers<Error>();
     this.lost = promise;
@@ -123,6 +126,12 @@ class RunningDaemon implements Daemon {
       version: VERSION,
       context: this.#lateContext(),
       gate: () => this.#gate,
+      linear: linearIngress(options.config, secret, {
+        store: () => this.#store,
+        entropy,
+        log: options.log,
+        onDelivery: () => options.onDelivery?.(),
+      }),
     };
   }
 
@@ -390,15 +399,16 @@ class RunningDaemon implements Daemon {
 /**
  * Starts the daemon of a workspace: locks, store, port, bus, recovery, socket, in this order.
  * Resolves when it answers requests. When it rejects, all it had opened is closed.
- * @throws OutliveError `workspace_owned`, `no_user_manager`, `port_taken`, and what the paths may have.
+ * @throws OutliveError `workspace_owned`, `no_user_manager`, `port_taken`, `config_unreadable`, and what the paths may have.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, log } = options;
   checkPaths(config);
   ensureDirectory(config.directories.state);
   requireLocal(config.directories.state, (message) => log.warn(message));
+  const secret = webhookSecret(config);
   const ownership = takeOwnership(config, log);
-  const daemon = new RunningDaemon(options, ownership);
+  const daemon = new RunningDaemon(options, ownership, secret);
   try {
     await daemon.start();
     return daemon;

@@ -9,7 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
 import { OutliveError } from './domain/errors.ts';
-import { linearRoutingFields } from './domain/linear-repositories.ts';
+import { type LinearConfig, linearConfig, linearFileSchema } from './domain/linear-config.ts';
 import { workspaceSchema } from './domain/names.ts';
 import { breakerPolicySchema } from './domain/provider-health.ts';
 import { DEFAULT_PROVIDER_RETRY, providerRetrySchema } from './domain/provider-retry.ts';
@@ -145,14 +145,14 @@ export const configFileSchema = z
         suspendAfterMs: z.int().min(1_000).max(31_536_000_000).default(1_800_000),
       })
       .prefault({}),
-    /** The agent of Linear. */
-    linear: z.strictObject({ ...linearRoutingFields }).prefault({}),
     admission: z
       .strictObject({
         /** Bytes; nothing is started while less is free. */
         minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
+    /** The Linear agent; without it there is none. */
+    linear: linearFileSchema.optional(),
     sandbox: z
       .strictObject({
         /** How far what runs is kept from everything else; auto is as much as can be had for Pi. */
@@ -230,6 +230,8 @@ export interface Config {
   readonly logLevel: string;
   /** TCP port of the API, null for none: OUTLIVE_PORT, else api.port of config.json. */
   readonly port: number | null;
+  /** Null where config.json has no section for it. */
+  readonly linear: LinearConfig | null;
   /** OUTLIVE_SHUTDOWN and SHUTDOWN_GRACE_MS: what an orderly end of the daemon does to attempts. */
   readonly shutdown: { readonly mode: 'detach' | 'suspend'; readonly graceMs: number };
   /** OUTLIVE_FAULT: the fault point at which a test wants the daemon dead, `name` or `name:count`. */
@@ -473,6 +475,7 @@ export function loadConfig(
     user: info.username,
     logLevel: parseLogLevel(set(env['OUTLIVE_LOG_LEVEL']) ?? 'info'),
     port: parsePort(set(env['OUTLIVE_PORT']), file.api.port),
+    linear: linearConfig(file.linear, set(env['CREDENTIALS_DIRECTORY'])),
     shutdown: parseShutdown(env),
     fault: set(env['OUTLIVE_FAULT']) ?? null,
   };

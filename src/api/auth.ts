@@ -2,7 +2,7 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { chmodSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { OutliveError } from '../domain/errors.ts';
 
 export const TOKEN_FILE = 'api-token';
@@ -40,12 +40,29 @@ function isOwnOrigin(origin: string | undefined, port: number): boolean {
   return [`http://127.0.0.1:${port}`, `http://localhost:${port}`].includes(origin.toLowerCase());
 }
 
+/** A route that checks its senders itself, and is there for everybody else's machines. */
+export const isSignedRoute = (request: FastifyRequest): boolean =>
+  request.routeOptions.config.isSigned === true;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Behind no token, Host or Origin check, and behind no gate: its handler refuses. */
+    isSigned?: boolean;
+    /** Nothing that anybody would look for in the document. */
+    isHidden?: boolean;
+  }
+}
+
 /**
- * Guards every route of a TCP listener. Host and Origin are checked first: a page that
+ * Guards every route of a TCP listener, but those that are signed. Host and Origin are checked first: a page that
  * rebinds DNS to us, or posts across sites, is refused whatever token it holds.
  */
 export function guardTcp(app: FastifyInstance, token: () => string, port: () => number): void {
   app.addHook('onRequest', (request, _reply, done) => {
+    if (isSignedRoute(request)) {
+      done();
+      return;
+    }
     const { host, origin, authorization } = request.headers;
     if (!isLocalHost(host, port()) || !isOwnOrigin(origin, port())) {
       done(

@@ -3,10 +3,11 @@ import type { FastifyInstance, FastifyPluginCallback } from 'fastify';
 import { docsPage } from './docs-page.ts';
 import { type OpenApi, openApi, type Route } from './openapi.ts';
 
-/** Notes every route that is registered after this call. */
+/** Notes every route that is registered after this call, but for refusals. */
 export function collectRoutes(app: FastifyInstance): readonly Route[] {
   const routes: Route[] = [];
-  app.addHook('onRoute', ({ method, url, schema }) => {
+  app.addHook('onRoute', ({ method, url, schema, config }) => {
+    if (config?.isHidden === true) return;
     for (const one of [method].flat()) {
       if (one !== 'HEAD') routes.push({ method: one, url, schema: schema ?? {} });
     }

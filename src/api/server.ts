@@ -10,12 +10,13 @@ import { OutliveError } from '../domain/errors.ts';
 import { approvalRoutes } from './approvals.ts';
 import { artifactRoutes } from './artifacts.ts';
 import { attemptRoutes } from './attempts.ts';
-import { guardTcp } from './auth.ts';
+import { guardTcp, isSignedRoute } from './auth.ts';
 import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
+import { linearRoutes, type WebhookIngress } from './linear-webhook.ts';
 import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
 import { providerRoutes } from './providers.ts';
@@ -66,6 +67,8 @@ export interface ApiOptions {
   /** Why nothing can be done right now; every request is answered with it. Null: all is well. */
   readonly gate: () => OutliveError | null;
   readonly limits?: Partial<ApiLimits>;
+  /** Takes Linear's webhooks; there is no such route without it. */
+  readonly linear?: WebhookIngress | undefined;
 }
 
 /** What a server without routes needs. */
@@ -107,8 +110,8 @@ export function createGated(options: GateOptions, guard: Guard): FastifyInstance
   useProblems(app);
   useJsonBodies(app);
   guard(app);
-  app.addHook('onRequest', (_request, reply, done) => {
-    const refusal = options.gate();
+  app.addHook('onRequest', (request, reply, done) => {
+    const refusal = isSignedRoute(request) ? null : options.gate();
     if (refusal) sendProblem(reply, refusal);
     else done();
   });
@@ -138,6 +141,7 @@ export function createApp(
   for (const plugin of [eventRoutes, workspaceEventRoutes, runRoutes]) {
     void app.register(plugin, { context, stopping });
   }
+  if (options.linear) void app.register(linearRoutes, { ingress: options.linear });
   void app.register(documentRoutes, { routes, version });
   return app;
 }

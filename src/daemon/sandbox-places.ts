@@ -52,7 +52,12 @@ function withSiblings(directory: string): string {
   return path.basename(parent) === 'outlive' ? parent : directory;
 }
 
-function nestPlaces({ directories, home, file, runnerEnvironment }: Config): NestPlaces {
+/** Whoever reads one can speak in the name of somebody else. */
+const secretFiles = (linear: Config['linear']): string[] =>
+  linear ? [linear.webhookSecretFile].filter((file) => path.isAbsolute(file)) : [];
+
+function nestPlaces(config: Config): NestPlaces {
+  const { directories, home, file, runnerEnvironment, linear } = config;
   const { uid, username } = os.userInfo();
   const agent = runnerEnvironment['PI_CODING_AGENT_DIR'] ?? path.join(home, '.pi', 'agent');
   const configHomes = new Set([
@@ -79,6 +84,7 @@ function nestPlaces({ directories, home, file, runnerEnvironment }: Config): Nes
       ...file.sandbox.hide,
     ],
     veiled: [
+      ...secretFiles(linear),
       '/run/systemd/private',
       path.join(agent, 'auth.json'),
       path.join(agent, 'models.json'),

@@ -42,6 +42,11 @@ export const ERRORS = {
   invalid_cursor: { status: 400, exit: EXIT.usage, title: 'The cursor is not one of ours' },
   // Who asks.
   unauthorized: { status: 401, exit: EXIT.failed, title: 'A valid bearer token is required' },
+  webhook_refused: {
+    status: 401,
+    exit: EXIT.failed,
+    title: 'The webhook is not signed by its sender, or not of now',
+  },
   forbidden_origin: {
     status: 403,
     exit: EXIT.failed,

@@ -24,6 +24,9 @@ export type CompactionReason = (typeof COMPACTION_REASONS)[number];
 /** What ended less than this ago the budget leaves alone: its clients are still reading. */
 export const SETTLED_MS = 10 * 60_000;
 
+/** Deliveries of Linear's are kept at least this long: its last repeat comes 6 h after the first. */
+export const DELIVERY_KEPT_MS = 7 * 60 * 60_000;
+
 /** The time at or before which ended work is too old; null when nothing ever is. */
 export function cutoff({ maxAgeMs }: RetentionPolicy, now: number): number | null {
   return maxAgeMs === null ? null : now - maxAgeMs;

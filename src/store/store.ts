@@ -12,6 +12,7 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
@@ -38,6 +39,7 @@ export interface Store {
   readonly retention: Retention;
   readonly providers: Providers;
   readonly spend: Spending;
+  readonly linearDeliveries: LinearDeliveries;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -80,6 +82,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     retention: speaking(retentionStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),
+    linearDeliveries: speaking(linearDeliveryStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));

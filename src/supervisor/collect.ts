@@ -2,9 +2,11 @@
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { OutliveError } from '../domain/errors.ts';
+import { uuidv7 } from '../domain/ids.ts';
 import {
   type CompactionReason,
   cutoff,
+  DELIVERY_KEPT_MS,
   type RetentionPolicy,
   whyItGoes,
 } from '../domain/retention.ts';
@@ -40,7 +42,7 @@ export interface CollectReport {
   readonly workUnits: Readonly<Record<CompactionReason, number>>;
   readonly events: number;
   readonly files: Tally;
-  /** Keys of commands and earlier starts of the daemon. */
+  /** Keys of commands, earlier starts of the daemon, and deliveries that were worked off. */
   readonly otherRows: number;
   readonly unclaimed: Unclaimed;
   /** After the run; of a dry run as it would be. */
@@ -73,6 +75,15 @@ async function measure(context: Context, stopped: () => boolean): Promise<Usage>
   }
   usage.total += (await measureTree(exitsDirectory)).bytes;
   return usage;
+}
+
+/**
+ * The smallest id of a delivery that is kept: whatever the age that is asked for, Linear may
+ * repeat one for hours, and what the ledger has forgotten would be done again.
+ */
+function deliveriesBefore(cutoff: string, now: number): string {
+  const at = Math.min(Date.parse(cutoff), now - DELIVERY_KEPT_MS);
+  return uuidv7({ now: () => at, random: (size) => new Uint8Array(size) });
 }
 
 class Run {
@@ -197,15 +208,20 @@ class Run {
   }
 
   private async dropOtherRows(before: string | null): Promise<void> {
-    const { retention } = this.context.store;
+    const { retention, linearDeliveries } = this.context.store;
     if (before === null) return;
-    for (const drop of [retention.dropCommands, retention.dropInstances]) {
-      for (;;) {
-        const dropped = this.context.writer.commit(() => drop(before, ROWS_AT_ONCE));
-        this.otherRows += dropped;
-        if (dropped < ROWS_AT_ONCE) break;
-        await nextTurn();
-      }
+    const forgotten = deliveriesBefore(before, this.context.entropy.now());
+    await this.dropAll((limit) => retention.dropCommands(before, limit));
+    await this.dropAll((limit) => retention.dropInstances(before, limit));
+    await this.dropAll((limit) => linearDeliveries.drop(forgotten, limit));
+  }
+
+  private async dropAll(drop: (limit: number) => number): Promise<void> {
+    for (;;) {
+      const dropped = this.context.writer.commit(() => drop(ROWS_AT_ONCE));
+      this.otherRows += dropped;
+      if (dropped < ROWS_AT_ONCE) break;
+      await nextTurn();
     }
   }
 

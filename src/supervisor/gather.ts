@@ -14,17 +14,17 @@ import type { Transaction, Writer } from './writer.ts';
 const PAUSE_MAX_MS = 10;
 
 /** Runs in its turn within a transaction; tells its caller when that is over. */
-interface Gathered {
-  run(transaction: Transaction): void;
+interface Gathered<In> {
+  run(transaction: In): void;
   committed(): void;
   /** In a transaction of its own: the common one failed, by its fault or another's. */
   alone(): void;
 }
 
-type CommitSoon = <Result>(work: (transaction: Transaction) => Result) => Promise<Result>;
+export type CommitSoon<In> = <Result>(work: (transaction: In) => Result) => Promise<Result>;
 
 /** One a writer: all attempts of a daemon share it. */
-const gatherers = new WeakMap<Writer, CommitSoon>();
+const gatherers = new WeakMap<Writer, CommitSoon<Transaction>>();
 
 /**
  * Commits a moment later, in one transaction with others that can wait as long. `work`
@@ -39,8 +39,12 @@ export function commitSoon<Result>(
   return gather(work);
 }
 
-function createGatherer({ commit }: Writer, entropy: Entropy): CommitSoon {
-  let waiting: Gathered[] = [];
+/** Gathers for a ledger of its own; `commit` runs its work in one transaction, durable when it returns. */
+export function createGatherer<In>(
+  { commit }: { commit<Result>(work: (transaction: In) => Result): Result },
+  entropy: Pick<Entropy, 'monotonic'>,
+): CommitSoon<In> {
+  let waiting: Gathered<In>[] = [];
   /** Not before this, monotonic. */
   let notBefore = -Infinity;
 
@@ -53,7 +57,7 @@ function createGatherer({ commit }: Writer, entropy: Entropy): CommitSoon {
     notBefore = now + Math.min(PAUSE_MAX_MS, (now - began) / 2);
   };
 
-  const run = (all: readonly Gathered[]): void => {
+  const run = (all: readonly Gathered<In>[]): void => {
     try {
       commit((transaction) => {
         for (const one of all) one.run(transaction);
@@ -65,7 +69,7 @@ function createGatherer({ commit }: Writer, entropy: Entropy): CommitSoon {
     for (const one of all) one.committed();
   };
 
-  return <Result>(work: (transaction: Transaction) => Result): Promise<Result> =>
+  return <Result>(work: (transaction: In) => Result): Promise<Result> =>
     new Promise((resolve, reject) => {
       let result: Result;
       if (waiting.length === 0) {

@@ -12,6 +12,7 @@ import pino from 'pino';
 import { loadToken } from '../../src/api/auth.ts';
 import type { ApiContext } from '../../src/api/context.ts';
 import { FramePages } from '../../src/api/frames.ts';
+import type { WebhookIngress } from '../../src/api/linear-webhook.ts';
 import type { RuntimeView } from '../../src/api/schemas.ts';
 import {
   type ApiLimits,
@@ -182,6 +183,7 @@ export async function bootApi(
     intervalMs: 3_600_000,
   },
   timers: Timers = systemTimers,
+  linear?: (parts: { readonly store: Store; readonly entropy: Entropy }) => WebhookIngress,
 ): Promise<Rig> {
   const directory = temporaryDirectory();
   const store = openStore(path.join(directory, 'store'), 'main', new Date().toISOString());
@@ -197,7 +199,14 @@ export async function bootApi(
     streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
   };
-  const options: ApiOptions = { log: silent, version: '0.1.0', context, gate: () => null, limits };
+  const options: ApiOptions = {
+    log: silent,
+    version: '0.1.0',
+    context,
+    gate: () => null,
+    limits,
+    linear: linear?.({ store, entropy }),
+  };
   const token = loadToken(path.join(directory, 'token'));
   const tcp = await listenOnTcp(options, 0, token);
   atTheEnd(() => tcp.close());

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { configFileSchema } from '../../src/config.ts';
+import { linearFileSchema } from '../../src/domain/linear-config.ts';
 import type { LinearRepository } from '../../src/domain/linear-repositories.ts';
 import type { BranchedIssue } from '../../src/linear/branch-name.ts';
 import {
@@ -62,8 +62,8 @@ export const ISSUE: BranchedIssue = {
 };
 
 export const repositoryOf = (repository: object): LinearRepository => {
-  const { linear } = configFileSchema.parse({ linear: { repositories: [repository] } });
-  const [first] = linear.repositories;
+  const linear = { webhookSecretFile: '/secret', repositories: [repository] };
+  const [first] = linearFileSchema.parse(linear).repositories;
   if (!first) throw new Error('there is none');
   return first;
 };

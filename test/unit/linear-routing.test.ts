@@ -1,10 +1,10 @@
 /** Routing of issues, rule by rule, and what people answer. */
 import { describe, expect, it } from 'vitest';
-import { configFileSchema } from '../../src/config.ts';
+import { linearFileSchema } from '../../src/domain/linear-config.ts';
 import { readAnswer, route } from '../../src/linear/routing.ts';
 
 const routing = (repositories: readonly object[], more: object = {}) =>
-  configFileSchema.parse({ linear: { repositories, ...more } }).linear;
+  linearFileSchema.parse({ webhookSecretFile: '/secret', repositories, ...more });
 
 const ISSUE = {
   team: { id: 'team-1', key: 'ENG' },

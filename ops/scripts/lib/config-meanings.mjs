@@ -36,6 +36,12 @@ export const CONFIG_MEANINGS = {
   'approvals.suspendAfterMs':
     'a run that waits for an answer for longer gives its process, leases and slots back until then',
   'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
+  'linear.webhookSecretFile':
+    'a file with the webhook signing secret of the Linear app and nothing else; this or the credential turns `POST /linear/webhook` on',
+  'linear.webhookSecretCredential':
+    'in place of the file a credential of the daemon’s unit, by its name in `LoadCredential=`',
+  'linear.organizationId':
+    'the Linear organization whose deliveries are worked off; those of any other are kept and ignored; absent: all',
   'sandbox.mode':
     'how far what runs is kept from everything else: off, unit, nest, or auto (as much as can be had for Pi, nothing for a command); OUTLIVE_SANDBOX comes first',
   'sandbox.hide': 'further directories that commands in a nest do not see, as `/home/me/.ssh`',
