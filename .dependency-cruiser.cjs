@@ -28,7 +28,7 @@ module.exports = {
     only('supervisor', ['domain', 'store', 'executor']),
     only('recovery', ['domain', 'store', 'executor', 'supervisor']),
     only('api', ['domain', 'store', 'supervisor']),
-    only('linear', ['domain', 'store', 'supervisor']),
+    only('linear', ['domain', 'store', 'executor', 'supervisor']),
     only('client', [
       'domain',
       'api/schemas.ts',

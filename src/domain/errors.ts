@@ -85,6 +85,11 @@ export const ERRORS = {
   channel_closed: { status: 409, exit: EXIT.conflict, title: 'The channel takes no work' },
   subject_busy: { status: 409, exit: EXIT.conflict, title: 'Live work is about the same subject' },
   resource_busy: { status: 409, exit: EXIT.conflict, title: 'A needed resource is taken' },
+  work_tree_unavailable: {
+    status: 409,
+    exit: EXIT.conflict,
+    title: 'No work tree can be had of the repository',
+  },
   sandbox_unavailable: {
     status: 422,
     exit: EXIT.usage,

@@ -1,5 +1,6 @@
 /** The section `linear` of config.json. */
 import { z } from 'zod';
+import { linearRoutingFields } from './linear-repositories.ts';
 
 const fileName = z.string().startsWith('/', 'must be an absolute path').max(4096);
 
@@ -14,6 +15,7 @@ export const linearFileSchema = z
       .optional(),
     /** What comes from any other organization is ignored. */
     organizationId: z.string().min(1).max(256).optional(),
+    ...linearRoutingFields,
   })
   .refine(
     ({ webhookSecretFile, webhookSecretCredential }) =>
