@@ -1,5 +1,6 @@
 /** The section `linear` of config.json. */
 import { z } from 'zod';
+import { linearCredentialFields } from './linear-credentials.ts';
 import { linearRoutingFields } from './linear-repositories.ts';
 
 const fileName = z.string().startsWith('/', 'must be an absolute path').max(4096);
@@ -15,6 +16,7 @@ export const linearFileSchema = z
       .optional(),
     /** What comes from any other organization is ignored. */
     organizationId: z.string().min(1).max(256).optional(),
+    ...linearCredentialFields,
     ...linearRoutingFields,
   })
   .refine(
@@ -24,7 +26,8 @@ export const linearFileSchema = z
   );
 type LinearFile = z.output<typeof linearFileSchema>;
 
-export interface LinearConfig {
+export interface LinearConfig
+  extends Omit<LinearFile, 'webhookSecretFile' | 'webhookSecretCredential' | 'organizationId'> {
   /** Where the webhook signing secret is read from, by the daemon alone. */
   readonly webhookSecretFile: string;
   readonly organizationId: string | null;
@@ -36,7 +39,7 @@ export function linearConfig(
   credentials = '$CREDENTIALS_DIRECTORY',
 ): LinearConfig | null {
   if (!file) return null;
-  const { webhookSecretFile, webhookSecretCredential, organizationId = null } = file;
+  const { webhookSecretFile, webhookSecretCredential, organizationId = null, ...rest } = file;
   const credential = `${credentials}/${webhookSecretCredential}`;
-  return { webhookSecretFile: webhookSecretFile ?? credential, organizationId };
+  return { ...rest, webhookSecretFile: webhookSecretFile ?? credential, organizationId };
 }

@@ -1,0 +1,60 @@
+/** What the agent says in Linear, by narrator and outbox: acknowledgements, progress, last words. */
+import type { LinearTurnRow } from '../store/linear-turns.ts';
+import type { Context } from '../supervisor/context.ts';
+import { createSpeech, STARTING } from './activities.ts';
+import type { Voice } from './agent.ts';
+import { say, sayLast } from './enqueue.ts';
+import type { NarratedTurn, Narrator } from './narrator.ts';
+import type { Outbox } from './outbox.ts';
+import type { Ear } from './turns.ts';
+
+export interface VoiceParts {
+  readonly context: Context;
+  readonly narrator: Narrator;
+  readonly outbox: Pick<Outbox, 'wake'>;
+  readonly names: readonly string[];
+}
+
+const STOPPED = 'Stopped. Write here and it goes on from where it was.';
+
+function narrated({ id, sessionId, workUnitId }: LinearTurnRow): NarratedTurn | null {
+  return workUnitId === null ? null : { sessionId, turnId: id, workUnitId };
+}
+
+/** See {@link Voice} and {@link Ear}. */
+export function createVoice({ context, narrator, outbox, names }: VoiceParts): Voice & Ear {
+  const { store, writer } = context;
+  const speech = createSpeech(names);
+  return {
+    acknowledge: ({ at }, sessionId) => {
+      const content = speech.thought(STARTING);
+      if (content) say(context, at, { sessionId, turnId: null }, { content }, true);
+      outbox.wake();
+    },
+    confirmStop: ({ at }, sessionId) => {
+      const content = speech.response(STOPPED);
+      say(context, at, { sessionId, turnId: null }, { content }, true);
+      outbox.wake();
+    },
+    follow: (turn) => {
+      const what = narrated(turn);
+      if (what === null) return;
+      narrator.narrate(what);
+      narrator.keepAlive(what);
+    },
+    conclude: (turn) => {
+      const what = narrated(turn);
+      if (what !== null) narrator.narrate(what);
+      narrator.forget(turn.id);
+    },
+    fail: ({ id, sessionId }, message) => {
+      const content = speech.error(message);
+      writer.commit(({ at }) => sayLast(context, at, { sessionId, turnId: id }, content));
+      outbox.wake();
+    },
+    isSettled: ({ id }) => {
+      const terminal = store.linearOutbox.terminalOf(id);
+      return terminal === null || terminal.state !== 'pending';
+    },
+  };
+}
