@@ -129,11 +129,14 @@ export class LinearRig {
 
   /** Undoes all; whatever the test was about, it must not have told a secret. */
   async end(): Promise<void> {
-    this.expectNoSecrets();
-    for (const end of this.#ends) end();
-    await this.linear.close();
-    this.#store.close();
-    rmSync(this.directory, { recursive: true, force: true });
+    try {
+      this.expectNoSecrets();
+    } finally {
+      for (const end of this.#ends) end();
+      await this.linear.close();
+      this.#store.close();
+      rmSync(this.directory, { recursive: true, force: true });
+    }
   }
 
   #app() {
