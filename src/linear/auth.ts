@@ -136,7 +136,10 @@ class RenewedTokens implements Tokens {
 
   #kept(): Held | null {
     try {
-      return this.#source.kept();
+      const held = this.#source.kept();
+      // Somebody has put it there since.
+      if (held) this.#refusal = null;
+      return held;
     } catch (error) {
       throw this.#failed(error);
     }
