@@ -176,7 +176,9 @@ describe('what is found', () => {
 
 describe('Markdown that is cut', () => {
   it('closes the code it was cut in, also one of other marks', () => {
-    expect(boundMarkdown('```ts\nlet a = 1;\nlet b = 2;\n```\n', 20)).toBe('```ts\nlet a = …\n```');
+    expect(boundMarkdown('```ts\nlet a = 1;\nlet b = 2;\n```\n', 20)).toBe(
+      '```ts\nlet a = 1…\n```',
+    );
     expect(boundMarkdown('~~~~\nlong long long\n~~~~', 14)).toBe('~~~~\nlon…\n~~~~');
     expect(boundMarkdown('```\nopen', 100)).toBe('```\nopen\n```');
     expect(boundMarkdown('plain', 100)).toBe('plain');
