@@ -155,7 +155,6 @@ class Sender implements Outbox {
   /** Sends what may go now. @returns milliseconds until something else may. */
   #look(): number {
     this.#expire();
-    this.#tidy();
     const now = this.#now();
     let ms = this.#policy.lookMs;
     for (const head of this.#heads()) {
@@ -164,6 +163,7 @@ class Sender implements Outbox {
       if (due > 0) ms = Math.min(ms, due);
       else if (this.#hasRoom(head.urgency)) this.#begin(head);
     }
+    this.#tidy();
     return Math.max(1, ms);
   }
 

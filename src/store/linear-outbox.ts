@@ -284,9 +284,9 @@ function facts(db: Database, workspace: string) {
   const remove = db.prepare<[string, string]>(
     'DELETE FROM linear_facts WHERE workspace_id = ? AND name = ?',
   );
-  const removeOld = db.prepare<[string, string, string]>(
-    `DELETE FROM linear_facts WHERE workspace_id = ? AND substr(name, 1, length(?2)) = ?2
-       AND updated_at <= ?3`,
+  const removeOld = db.prepare(
+    `DELETE FROM linear_facts WHERE workspace_id = @workspace AND updated_at <= @before
+       AND substr(name, 1, length(@prefix)) = @prefix`,
   );
   return {
     /** What was noted under this name, undefined for nothing. */
@@ -302,7 +302,7 @@ function facts(db: Database, workspace: string) {
     },
     /** Removes facts whose names begin so and that nobody changed since. */
     dropFacts: (prefix: string, before: string): number =>
-      removeOld.run(workspace, prefix, before).changes,
+      removeOld.run({ workspace, prefix, before }).changes,
   };
 }
 
