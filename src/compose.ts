@@ -22,6 +22,7 @@ import { ensureDirectory } from './directories.ts';
 import { type ErrorCode, OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
+import { type LinearLive, linearDetails } from './linear/status.ts';
 import type { RuntimeOwner } from './store/owner-file.ts';
 import type { Store } from './store/store.ts';
 import { openStore } from './store/store.ts';
@@ -43,6 +44,8 @@ export interface DaemonOptions {
   readonly onServing?: () => void;
   /** A webhook of Linear's is stored that was not there before: a hint. */
   readonly onDelivery?: () => void;
+  /** What the running parts of the Linear agent know. */
+  readonly linear?: () => LinearLive;
 }
 
 export interface Daemon {
@@ -230,6 +233,10 @@ class RunningDaemon implements Daemon {
         return { pages: pages(), stallMs, timers: systemTimers };
       },
       runtime: () => this.runtime(),
+      linearStatus: () =>
+        this.#config.linear === null
+          ? null
+          : linearDetails(inside().store, this.#options.linear?.()),
     };
   }
 

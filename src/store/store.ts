@@ -14,6 +14,7 @@ import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
 import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { type LinearFacts, linearFactStatements } from './linear-facts.ts';
+import { type LinearCounts, linearCountStatements } from './linear-status.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
@@ -42,6 +43,7 @@ export interface Store {
   readonly spend: Spending;
   readonly linearDeliveries: LinearDeliveries;
   readonly linearFacts: LinearFacts;
+  readonly linearCounts: LinearCounts;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -86,6 +88,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     spend: speaking(spendStatements(db, workspace), file),
     linearDeliveries: speaking(linearDeliveryStatements(db, workspace), file),
     linearFacts: speaking(linearFactStatements(db, workspace), file),
+    linearCounts: speaking(linearCountStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));
