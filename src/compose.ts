@@ -22,6 +22,7 @@ import { ensureDirectory } from './directories.ts';
 import { type ErrorCode, OutliveError } from './domain/errors.ts';
 import type { Entropy } from './domain/ids.ts';
 import { timestamp, uuidv7 } from './domain/ids.ts';
+import { linearDetails } from './linear/status.ts';
 import type { RuntimeOwner } from './store/owner-file.ts';
 import type { Store } from './store/store.ts';
 import { openStore } from './store/store.ts';
@@ -41,8 +42,6 @@ export interface DaemonOptions {
   readonly handedOver?: HandedOver;
   /** Called when a daemon that had to refuse for a while does its work after all. */
   readonly onServing?: () => void;
-  /** A webhook of Linear's is stored that was not there before: a hint. */
-  readonly onDelivery?: () => void;
 }
 
 export interface Daemon {
@@ -130,7 +129,7 @@ class RunningDaemon implements Daemon {
         store: () => this.#store,
         entropy,
         log: options.log,
-        onDelivery: () => options.onDelivery?.(),
+        onDelivery: () => this.#core?.linear?.deliver(),
       }),
     };
   }
@@ -230,6 +229,10 @@ class RunningDaemon implements Daemon {
         return { pages: pages(), stallMs, timers: systemTimers };
       },
       runtime: () => this.runtime(),
+      linearStatus: () =>
+        this.#config.linear === null
+          ? null
+          : linearDetails(inside().store, inside().linear?.live()),
     };
   }
 
@@ -266,6 +269,7 @@ class RunningDaemon implements Daemon {
       this.#ownership.describe(this.#description());
       this.#core.supervisor.start();
       this.#core.maintenance.start();
+      this.#core.linear?.start();
       this.#gate = null;
       // Whoever waits there is to get an answer, not a refusal because we were just starting.
       await this.#serveHandedOver();

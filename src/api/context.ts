@@ -6,6 +6,10 @@ import type { Maintenance } from '../supervisor/maintenance.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import type { FramePages } from './frames.ts';
 import type { RuntimeView } from './schemas.ts';
+import type { LinearDetails } from './schemas-linear.ts';
+
+/** How the Linear agent is; null where Linear is not configured. */
+export type LinearStatus = () => LinearDetails | null;
 
 /** What all streams have in common. */
 export interface Streams {
@@ -25,4 +29,5 @@ export interface ApiContext {
   readonly hub: Hub;
   readonly streams: Streams;
   runtime(): RuntimeView;
+  readonly linearStatus: LinearStatus;
 }

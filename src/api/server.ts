@@ -16,6 +16,7 @@ import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
+import { linearStatusRoutes } from './linear.ts';
 import { linearRoutes, type WebhookIngress } from './linear-webhook.ts';
 import { maintenanceRoutes } from './maintenance.ts';
 import { noSuchRoute, refuseConnection, sendProblem, useProblems } from './problem.ts';
@@ -134,6 +135,7 @@ export function createApp(
     artifactRoutes,
     channelRoutes,
     providerRoutes,
+    linearStatusRoutes,
   ]) {
     void app.register(plugin, { context });
   }

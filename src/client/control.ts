@@ -5,6 +5,7 @@ import {
   type RuntimeView,
   runtimeViewSchema,
 } from '../api/schemas.ts';
+import { type LinearStatusView, linearStatusSchema } from '../api/schemas-linear.ts';
 import {
   type BackupInput,
   type BackupView,
@@ -78,6 +79,8 @@ export interface Control {
   resumeProvider(name: string): Promise<ProviderView>;
   /** What was spent today. */
   spend(): Promise<DaySpendView>;
+  /** How the Linear agent is. */
+  linearStatus(): Promise<LinearStatusView>;
   getAttempt(id: string): Promise<AttemptView>;
   /** One page of the workspace's events after a position. */
   workspaceEvents(options?: {
@@ -134,6 +137,7 @@ export function createControl(wire: Wire): Control {
         body: {},
       }),
     spend: () => wire.get(daySpendViewSchema, '/spend'),
+    linearStatus: () => wire.get(linearStatusSchema, '/linear/status'),
     getAttempt: (id) => wire.get(attemptViewSchema, `/attempts/${encodeURIComponent(id)}`),
     workspaceEvents: (options = {}) => wire.get(workspaceEventPageSchema, '/events', options),
   };

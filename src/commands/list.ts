@@ -15,6 +15,7 @@ import { registerDoctor } from './doctor.ts';
 import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
 import { registerGc } from './gc.ts';
+import { registerLinear } from './linear.ts';
 import { registerLogs } from './logs.ts';
 import { registerProviders, registerSpend } from './providers.ts';
 import { registerPs } from './ps.ts';
@@ -47,6 +48,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerChannels,
   registerProviders,
   registerSpend,
+  registerLinear,
   registerPause,
   registerDrain,
   registerResume,

@@ -24,6 +24,7 @@ import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
 import { createMemoryReader } from '../systemd/memory.ts';
 import { connectExecutor } from './executor.ts';
+import { openLinearAgent, type RunningLinear } from './linear-agent.ts';
 import { sandboxSettings } from './sandbox.ts';
 
 export interface CoreOptions {
@@ -40,6 +41,8 @@ export interface Core {
   readonly supervisor: Supervisor;
   readonly maintenance: Maintenance;
   readonly hub: Context['hub'];
+  /** Null where there is none. */
+  readonly linear: RunningLinear | null;
   /** Recovery at the start; from then on the census. */
   takeUp(): Promise<void>;
   /** Takes no more work and lets go of what runs; the store and the bus stay open. */
@@ -147,8 +150,14 @@ function makeCore(config: Config, executor: ChosenExecutor, context: Context): C
   const { log, hub, store } = context;
   const census = createCensus(context, supervisor);
   let endCensus = async (): Promise<void> => undefined;
+  const linear = openLinearAgent({ config, context, supervisor });
   const rest = async (policy: ShutdownPolicy = DETACH): Promise<void> => {
-    const resting = Promise.all([endCensus(), supervisor.close(policy), maintenance.close()]);
+    const ending = async (): Promise<void> => {
+      // First, so that no turn begins what is refused.
+      await linear?.close();
+      await Promise.all([endCensus(), supervisor.close(policy), maintenance.close()]);
+    };
+    const resting = ending();
     const graceMs = policy.mode === 'suspend' ? policy.graceMs + SHUTDOWN_MARGIN_MS : 0;
     if (await within(graceMs + REST_MS, resting)) return;
     // A job that systemd holds back answers nobody. Whoever waits for it is told that the bus
@@ -163,6 +172,7 @@ function makeCore(config: Config, executor: ChosenExecutor, context: Context): C
     supervisor,
     maintenance,
     hub,
+    linear,
     takeUp: async () => {
       await recover(context, census);
       endCensus = keepCensus(context, census);

@@ -5,11 +5,11 @@ import { OutliveError } from '../domain/errors.ts';
 import { createIngress, type Ingress, type IngressOptions } from '../linear/ingress.ts';
 
 /** Its content without the newline an editor leaves. @throws OutliveError `config_unreadable`. */
-function readSecret(file: string): string {
+export function readSecret(file: string, what: string): string {
   const unusable = (reason: string): OutliveError =>
     new OutliveError(
       'config_unreadable',
-      `${file}: the webhook signing secret of the Linear app (linear in config.json) ${reason}.`,
+      `${file}: the ${what} of the Linear app (linear in config.json) ${reason}.`,
     );
   let secret: string;
   try {
@@ -24,7 +24,7 @@ function readSecret(file: string): string {
 
 /** Null where Linear is not configured. @throws OutliveError `config_unreadable`. */
 export const webhookSecret = ({ linear }: Pick<Config, 'linear'>): string | null =>
-  linear && readSecret(linear.webhookSecretFile);
+  linear && readSecret(linear.webhookSecretFile, 'webhook signing secret');
 
 /** Undefined where there is no secret: then nothing can be signed. */
 export function linearIngress(

@@ -54,7 +54,11 @@ function withSiblings(directory: string): string {
 
 /** Whoever reads one can speak in the name of somebody else. */
 const secretFiles = (linear: Config['linear']): string[] =>
-  linear ? [linear.webhookSecretFile].filter((file) => path.isAbsolute(file)) : [];
+  linear === null
+    ? []
+    : [linear.webhookSecretFile, linear.app?.clientSecretFile, linear.app?.tokensFile].filter(
+        (file): file is string => file != null && path.isAbsolute(file),
+      );
 
 function nestPlaces(config: Config): NestPlaces {
   const { directories, home, file, runnerEnvironment, linear } = config;

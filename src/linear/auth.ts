@@ -52,6 +52,8 @@ export interface Tokens {
   accepted(): void;
   /** A person did something: the next call looks at once. */
   probeNow(): void;
+  /** The app was taken away: nothing of its tokens is kept. Never throws. */
+  drop(): void;
 }
 
 /** Renewed when less than this is left, or a tenth of its life; then once in a while. */
@@ -87,6 +89,8 @@ interface Source {
   kept(): Held | null;
   /** @throws GrantRefused, LinearError. */
   renew(): Promise<Held>;
+  /** Nothing is kept. */
+  drop(): void;
 }
 
 class RenewedTokens implements Tokens {
@@ -132,6 +136,16 @@ class RenewedTokens implements Tokens {
   probeNow(): void {
     this.#pausedUntil = 0;
     this.#pauses = 0;
+  }
+
+  drop(): void {
+    this.#held = null;
+    try {
+      this.#source.drop();
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'the tokens of an app that is gone are still on disk');
+    }
+    this.#refuse('revoked', 'the app was removed from Linear. Install it again');
   }
 
   #kept(): Held | null {
@@ -235,6 +249,8 @@ class Minting implements Source {
     return null;
   }
 
+  drop(): void {}
+
   async renew(): Promise<Held> {
     const now = this.#parts.entropy.now();
     return heldOf(await askForToken({ ...this.#parts, form: this.#form, now }), now);
@@ -261,6 +277,11 @@ class Rotation implements Source {
     const { accessToken, expiresAt } = pair;
     if (accessToken === null || expiresAt === null) return null;
     return { token: accessToken, renewAt: expiresAt - EARLY_MS, expiresAt };
+  }
+
+  drop(): void {
+    this.#unsaved = null;
+    this.#given.tokens.remove();
   }
 
   async renew(): Promise<Held> {

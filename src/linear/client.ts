@@ -44,6 +44,10 @@ export interface LinearClient extends LinearApi {
   budget(): BudgetView;
   /** A person did something about the credentials: the next call tries at once. */
   probeNow(): void;
+  /** The app was taken away: its tokens are of no use, and are not kept. */
+  dropTokens(): void;
+  /** Who the app is, once that was asked; null before. */
+  knownViewer(): Viewer | null;
 }
 
 const named = z.object({ id: z.string(), name: z.string() });
@@ -100,6 +104,7 @@ class Client implements LinearClient {
   readonly #caller: Caller;
   readonly #budget: Budget;
   readonly probeNow: () => void;
+  readonly dropTokens: () => void;
   /** Who the app is does not change. */
   #viewer: Viewer | null = null;
 
@@ -111,10 +116,15 @@ class Client implements LinearClient {
     this.#budget = new Budget(parts.entropy);
     this.#caller = new Caller({ ...common, url: urls.api, tokens, budget: this.#budget });
     this.probeNow = () => tokens.probeNow();
+    this.dropTokens = () => tokens.drop();
   }
 
   budget(): BudgetView {
     return this.#budget.view();
+  }
+
+  knownViewer(): Viewer | null {
+    return this.#viewer;
   }
 
   createActivity: LinearApi['createActivity'] = async (input, priority) => {

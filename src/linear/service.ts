@@ -24,6 +24,8 @@ export interface LinearServiceOptions {
   readonly routing: Routing;
   readonly names: readonly string[];
   readonly request: LinearAgentOptions['request'];
+  /** The app was taken away. */
+  readonly onRevoked: () => void;
 }
 
 export interface LinearService {
@@ -150,8 +152,9 @@ class Service implements LinearService {
 
   /** The app was removed: nobody reads what its runs would say. */
   #revoked(): void {
-    const { context, supervisor } = this.#options;
+    const { context, supervisor, onRevoked } = this.#options;
     setImmediate(() => {
+      onRevoked();
       for (const { workUnitId, state } of context.store.linear.openTurns()) {
         if (state !== 'running' || workUnitId === null) continue;
         supervisor.cancel(workUnitId, {

@@ -88,9 +88,7 @@ class Sweeper implements Sweep {
     if (this.#isClosed) return Promise.resolve();
     // Who asks while one is under way wants what that one may have missed.
     this.#isWanted = true;
-    this.#running ??= this.#run().finally(() => {
-      this.#running = null;
-    });
+    this.#running ??= this.#run();
     return this.#running;
   }
 
@@ -110,6 +108,8 @@ class Sweeper implements Sweep {
 
   async #run(): Promise<void> {
     this.#cancel();
+    // Until here it runs within the assignment to #running, which its end must come after.
+    await Promise.resolve();
     while (this.#isWanted && !this.#isClosed) {
       this.#isWanted = false;
       try {
@@ -119,6 +119,8 @@ class Sweeper implements Sweep {
         this.#failed(error);
       }
     }
+    // In the same turn in which it was seen that nobody wants another: no wish is lost.
+    this.#running = null;
     if (this.#isClosed) return;
     this.#cancel = this.#options.timers.after(this.#delay(), () => void this.now());
   }

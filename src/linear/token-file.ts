@@ -31,10 +31,16 @@ export interface TokenStore {
   load(): TokenPair | null;
   /** Returns once it is durable. @throws the file system's error. */
   save(pair: TokenPair): void;
+  /** Also when there is none. @throws the file system's error. */
+  remove(): void;
 }
 
 export function tokenFile(file: string): TokenStore {
-  return { load: () => load(file), save: (pair) => save(file, pair) };
+  return {
+    load: () => load(file),
+    save: (pair) => save(file, pair),
+    remove: () => rmSync(file, { force: true }),
+  };
 }
 
 function load(file: string): TokenPair | null {

@@ -15,6 +15,7 @@ import { instanceStatements, type RuntimeInstance, type Takeover } from './insta
 import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { type LinearFacts, linearFactStatements } from './linear-facts.ts';
 import { type LinearOutbox, linearOutboxStatements } from './linear-outbox.ts';
+import { type LinearCounts, linearCountStatements } from './linear-status.ts';
 import { type LinearTurns, linearTurnStatements } from './linear-turns.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
@@ -46,6 +47,7 @@ export interface Store {
   readonly linearDeliveries: LinearDeliveries;
   readonly linearOutbox: LinearOutbox;
   readonly linearFacts: LinearFacts;
+  readonly linearCounts: LinearCounts;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
    * @throws OutliveError for what SQLite says; whatever `work` throws passes through.
@@ -92,6 +94,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     linearDeliveries: speaking(linearDeliveryStatements(db, workspace), file),
     linearOutbox: speaking(linearOutboxStatements(db, workspace), file),
     linearFacts: speaking(linearFactStatements(db, workspace), file),
+    linearCounts: speaking(linearCountStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
       inOurWords(file, () => instances.record(row, deadOwners));

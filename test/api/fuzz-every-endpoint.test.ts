@@ -118,6 +118,7 @@ const RECIPES: Readonly<Record<string, Make>> = {
   'get /providers': plain('/providers'),
   'post /providers/{name}/resume': plain('/providers/nobody/resume', { ...NOTHING, status: 404 }),
   'get /spend': plain('/spend'),
+  'get /linear/status': plain('/linear/status'),
   'post /maintenance/gc': plain('/maintenance/gc', { body: { dryRun: true } }),
   'post /maintenance/backup': (rig) => ({
     path: '/maintenance/backup',

@@ -41,7 +41,7 @@ afterEach(() => {
 
 /** Linear without HTTP: what happened there, as its API would list it, and its webhooks. */
 class Scene {
-  readonly linear = new LinearDouble();
+  readonly linear = new LinearDouble({});
   readonly timers = new ManualTimers();
   readonly facts = new Map<string, unknown>();
   readonly own = new Set<string>();
@@ -110,7 +110,7 @@ class Scene {
         id: one.id,
         body: String(one.content['body']),
         signal: one.signal,
-        createdAt: text(one.createdAt),
+        createdAt: one.createdAt,
       }));
     const times = { createdAt: text(createdAt), updatedAt: text(updatedAt) };
     return { id, status, issueId: issue?.id ?? null, ...times, prompts };
@@ -319,7 +319,7 @@ describe('when it sweeps', () => {
     await scene.timers.pass((ms) => ms === 40 * MINUTE);
     scene.problem = { kind: 'auth', message: 'the token was revoked' };
     await sweep.now();
-    expect(sweep.problem()).toMatchObject({ kind: 'rate_limited' });
+    expect(sweep.problem()).toMatchObject({ kind: 'auth', message: 'the token was revoked' });
     scene.problem = null;
     const session = scene.start();
     await sweep.now();

@@ -198,6 +198,7 @@ export async function bootApi(
     hub: inner.hub,
     streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
+    linearStatus: () => null,
   };
   const options: ApiOptions = {
     log: silent,

@@ -258,7 +258,7 @@ describe('a pair of tokens', () => {
     rig.authorise();
     const file = rig.tokens();
     const dying: TokenStore = {
-      load: () => file.load(),
+      ...file,
       save: (next) => {
         if (!next.refreshing) throw new Error('killed');
         file.save(next);
@@ -281,7 +281,7 @@ describe('a pair of tokens', () => {
     const file = rig.tokens();
     let isFull = true;
     const full: TokenStore = {
-      load: () => file.load(),
+      ...file,
       save: (next) => {
         if (isFull && !next.refreshing)
           throw Object.assign(new Error('no room'), { code: 'ENOSPC' });
