@@ -51,7 +51,7 @@ export const CONFIG_MEANINGS = {
     'a file with the tokens of an app that a person authorised, which the daemon renews; absent: tokens are minted with the client secret',
   'linear.url': 'where Linear’s API is',
   'linear.repositories':
-    'where issues are worked on: `[{ "path", "labels"?, "projects"?, "teams"?, "default"?, "branchPrefix"?, "setup"?, "fetch"? }]`; see [Linear](linear.md#which-repository)',
+    'where issues are worked on: `[{ "path", "labels"?, "projects"?, "teams"?, "default"?, "branchPrefix"?, "setup"?, "fetch"? }]`; see docs/linear.md',
   'linear.cwd':
     'where issues are worked on when there is no repository; absent: the daemon’s home directory',
   'linear.trees':
