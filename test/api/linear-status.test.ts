@@ -1,9 +1,13 @@
 /** GET /linear/status over a real store. */
+import pino from 'pino';
 import { afterEach, describe, expect, it } from 'vitest';
 import { linearStatusSchema } from '../../src/api/schemas-linear.ts';
 import { AUTH_PROBLEM } from '../../src/linear/auth-health.ts';
+import { createDeliveries, createHandlers } from '../../src/linear/deliveries.ts';
+import { createIngress } from '../../src/linear/ingress.ts';
 import { type LinearLive, linearDetails, NOT_LIVE } from '../../src/linear/status.ts';
 import { SWEEP_CURSOR } from '../../src/linear/sweep.ts';
+import { trialWebhook } from '../../src/linear/trial.ts';
 import type { NewDelivery } from '../../src/store/linear-deliveries.ts';
 import type { Store } from '../../src/store/store.ts';
 import { json, send } from '../support/api-http.ts';
@@ -84,5 +88,29 @@ describe('GET /linear/status', () => {
       sweep: { lastAt: AT, problem: { code: 'transient', message: 'no answer', since: AT } },
       budget: { requests: { limit: 5_000, remaining: 4_999, resetAt: AT }, closedUntil: AT },
     });
+  });
+});
+
+describe('the self-test of the set-up', () => {
+  it('is taken by the real way in and ignored, and is one row however often it is made', async () => {
+    const secret = 'of-this-test';
+    const rig = await bootApi(undefined, undefined, undefined, ({ store, entropy }) =>
+      createIngress({
+        ...{ store: () => store, secret, organizationId: null, entropy },
+        log: pino({ level: 'silent' }),
+        onDelivery: () => {},
+      }),
+    );
+    for (const now of [Date.now() - 1_000, Date.now()]) {
+      const { body, signature } = trialWebhook(secret, now);
+      const headers = { 'content-type': 'application/json', 'linear-signature': signature };
+      const call = { method: 'POST', path: '/linear/webhook', body, headers };
+      expect((await send(rig.socket, call)).status).toBe(200);
+    }
+    expect(rig.store.linearDeliveries.counts()).toMatchObject({ new: 1, repeats: 1 });
+    const handlers = createHandlers<Store>();
+    const deliveries = createDeliveries(rig.store.linearDeliveries);
+    const delivery = deliveries.takeNext();
+    expect(delivery && handlers.handle(delivery, rig.store)).toMatchObject({ state: 'ignored' });
   });
 });
