@@ -218,7 +218,7 @@ const mapOf = ({ type }) =>
 
 function typeOf({ anyOf, type, items, additionalProperties }) {
   if (anyOf) return anyOf.map(typeOf).join(' or ');
-  if (type === 'array') return `list of ${typeOf(items)}s`;
+  if (type === 'array') return `list of ${items.type === 'object' ? 'object' : typeOf(items)}s`;
   if (type === 'object') return mapOf(additionalProperties ?? {});
   return type;
 }

@@ -7,8 +7,7 @@ const LONGEST = 200;
 export function validBranch(name: string): string | null {
   const parts = name
     .normalize('NFC')
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what has to go.
-    .replaceAll(/[\u0000-\u0020\u007f~^:?*[\\\s]+|@\{|\.{2,}/g, '-')
+    .replaceAll(/[\p{Cc}\s~^:?*[\\]+|@\{|\.{2,}/gu, '-')
     .split('/')
     .map((part) => part.replaceAll(/^[.-]+|[.-]+$/g, '').replace(/(?:\.lock)+$/, ''))
     .filter((part) => part !== '' && part !== '@');

@@ -42,6 +42,20 @@ export const CONFIG_MEANINGS = {
     'in place of the file a credential of the daemon’s unit, by its name in `LoadCredential=`',
   'linear.organizationId':
     'the Linear organization whose deliveries are worked off; those of any other are kept and ignored; absent: all',
+  'linear.clientId':
+    'the Linear app’s client id; without it webhooks are kept and nothing is answered',
+  'linear.clientSecretFile': 'a file with the app’s client secret and nothing else, mode 0600',
+  'linear.clientSecretCredential':
+    'in place of the file a credential of the daemon’s unit, by its name in `LoadCredential=`',
+  'linear.tokensFile':
+    'a file with the tokens of an app that a person authorised, which the daemon renews; absent: tokens are minted with the client secret',
+  'linear.url': 'where Linear’s API is',
+  'linear.repositories':
+    'where issues are worked on: `[{ "path", "labels"?, "projects"?, "teams"?, "default"?, "branchPrefix"?, "setup"?, "fetch"? }]`; see docs/linear.md',
+  'linear.cwd':
+    'where issues are worked on when there is no repository; absent: the daemon’s home directory',
+  'linear.trees':
+    'below it each issue has its work tree; absent: `$XDG_STATE_HOME/outlive-trees/WORKSPACE`',
   'sandbox.mode':
     'how far what runs is kept from everything else: off, unit, nest, or auto (as much as can be had for Pi, nothing for a command); OUTLIVE_SANDBOX comes first',
   'sandbox.hide': 'further directories that commands in a nest do not see, as `/home/me/.ssh`',
