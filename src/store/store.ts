@@ -12,6 +12,7 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LinearFacts, linearFactStatements } from './linear-facts.ts';
 import { type LinearOutbox, linearOutboxStatements } from './linear-outbox.ts';
 import { openDatabase, storeError } from './open.ts';
 import type { RuntimeOwner } from './owner-file.ts';
@@ -39,6 +40,7 @@ export interface Store {
   readonly retention: Retention;
   readonly providers: Providers;
   readonly spend: Spending;
+  readonly linearFacts: LinearFacts;
   readonly linearOutbox: LinearOutbox;
   /**
    * Runs `work` in one `BEGIN IMMEDIATE` transaction: all of it or nothing.
@@ -82,6 +84,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     retention: speaking(retentionStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),
+    linearFacts: speaking(linearFactStatements(db, workspace), file),
     linearOutbox: speaking(linearOutboxStatements(db, workspace), file),
     write: (work) => inOurWords(file, () => db.transaction(work).immediate()),
     recordInstance: (row, deadOwners = []) => {
