@@ -3,13 +3,13 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KEEPALIVE_MS } from '../../src/linear/narrator.ts';
 import type { Store } from '../../src/store/store.ts';
 import { dump } from '../support/dump.ts';
-import { callOf, LinearRig, messageOf, successOf, textOf } from '../support/linear-outbox.ts';
+import { callOf, messageOf, OutboxRig, successOf, textOf } from '../support/linear-outbox.ts';
 import { AT, cleanUp, insertAttempt, nextId, raw } from './rig.ts';
 
-let rig: LinearRig;
+let rig: OutboxRig;
 beforeEach(() => {
   vi.useFakeTimers({ now: Date.parse(AT) });
-  rig = new LinearRig();
+  rig = new OutboxRig();
 });
 afterEach(async () => {
   const stopped = rig.outbox?.stop();
