@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
+import { CURSOR_PREFIX } from '../store/linear-outbox.ts';
 import type { Context } from '../supervisor/context.ts';
 import type { Transaction } from '../supervisor/writer.ts';
 import { createSpeech, describe, type Ending, STARTING, STILL_WORKING } from './activities.ts';
@@ -54,8 +55,8 @@ export interface Narrator {
   forget(turnId: string): void;
 }
 
-/** The name under which the cursor of a turn is stored, and how all of them begin. */
-const factOf = (turnId: string): string => `narration ${turnId}`;
+/** The name under which the cursor of a turn is stored. */
+const factOf = (turnId: string): string => CURSOR_PREFIX + turnId;
 
 const block = z.object({ thought: z.boolean(), text: z.string() });
 const storedSchema = z.object({
@@ -80,8 +81,8 @@ export function createNarrator(parts: NarratorParts): Narrator {
   const stateOf = ({ turnId, afterSeq = 0 }: NarratedTurn): Narration => {
     const remembered = known.get(turnId);
     if (remembered) return remembered;
-    const stored = table.fact(factOf(turnId));
-    return stored === undefined ? { ...BEGINNING, seq: afterSeq } : storedSchema.parse(stored);
+    const stored = store.linearFacts.get(factOf(turnId));
+    return stored === null ? { ...BEGINNING, seq: afterSeq } : storedSchema.parse(stored.value);
   };
 
   const aroundOf = (turn: NarratedTurn, handle: string, told: readonly Told[]): Surroundings => {
@@ -152,7 +153,7 @@ export function createNarrator(parts: NarratorParts): Narrator {
       if (told.length > 0 || (state.ended && !before.ended)) {
         writer.commit((transaction) => {
           put(transaction, turn, told);
-          table.setFact(factOf(turn.turnId), state, transaction.at);
+          store.linearFacts.put(factOf(turn.turnId), state, transaction.at);
         });
         outbox.wake();
       }

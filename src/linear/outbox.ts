@@ -73,8 +73,6 @@ export interface Outbox {
   stop(): Promise<void>;
 }
 
-/** The fact under which a problem with credentials is noted, for those who cannot ask the outbox. */
-export const OUTBOX_AUTH = 'outbox auth';
 const AT_ONCE = 500;
 const TIDY_MS = 3_600_000;
 
@@ -326,19 +324,15 @@ class Sender implements Outbox {
   }
 
   #wait(message: string): void {
-    const { entropy, log, writer } = this.#parts;
-    const noted = this.#table.fact(OUTBOX_AUTH) as AuthProblem | undefined;
-    const since = noted?.since ?? new Date(entropy.now()).toISOString();
-    const problem = { message, since };
-    if (!this.#gates.refused(problem, entropy.now())) return;
-    writer.commit(({ at }) => this.#table.setFact(OUTBOX_AUTH, problem, at));
-    log.error({ message }, 'nobody may call Linear: everything waits until somebody may');
+    const { entropy, log } = this.#parts;
+    const since = new Date(entropy.now()).toISOString();
+    // What a person has to do the client says, and stores; see auth-health.ts.
+    if (!this.#gates.refused({ message, since }, entropy.now())) return;
+    log.warn({ message }, 'nothing is told to Linear until somebody may call it');
   }
 
   #mayCall(): void {
-    if (this.#gates.accepted()) this.#parts.log.info('Linear can be called again');
-    if (this.#table.fact(OUTBOX_AUTH) === undefined) return;
-    this.#parts.writer.commit(() => this.#table.dropFact(OUTBOX_AUTH));
+    if (this.#gates.accepted()) this.#parts.log.info('Linear is told again what waited');
   }
 
   #expire(): void {
@@ -361,9 +355,9 @@ class Sender implements Outbox {
     const now = this.#now();
     if (now < this.#tidyAt) return;
     const before = new Date(now - this.#policy.keepMs).toISOString();
-    const { dropSettled, dropFacts } = this.#table;
+    const { dropSettled, dropCursors } = this.#table;
     const dropped = this.#parts.writer.commit(() => {
-      dropFacts('narration ', before);
+      dropCursors(before);
       return dropSettled(before, AT_ONCE);
     });
     this.#tidyAt = dropped < AT_ONCE ? now + TIDY_MS : now;

@@ -50,6 +50,9 @@ const headSchema = z.object({
 });
 export type OutboxHead = z.output<typeof headSchema>;
 
+/** How the facts begin that hold how far a turn was told. */
+export const CURSOR_PREFIX = 'narration ';
+
 const LANE = `session_id || CASE kind WHEN 'activity' THEN '/said' ELSE '/changed' END`;
 
 export interface NewOutboxRow {
@@ -211,6 +214,10 @@ function drops(db: Database, workspace: string) {
     `DELETE FROM linear_outbox WHERE seq IN (SELECT seq FROM linear_outbox
        WHERE workspace_id = ? AND state <> 'pending' AND created_at <= ? ORDER BY seq LIMIT ?)`,
   );
+  const cursors = db.prepare(
+    `DELETE FROM linear_facts WHERE workspace_id = @workspace AND updated_at <= @before
+       AND substr(name, 1, length(@prefix)) = @prefix`,
+  );
   return {
     /** Everything of a session that waits and is no last word. @returns how many were dropped. */
     dropProgress: (sessionId: string): number => progress.run(workspace, sessionId).changes,
@@ -222,6 +229,9 @@ function drops(db: Database, workspace: string) {
     /** Removes rows that were settled and made before. @returns how many, at most `limit`. */
     dropSettled: (before: string, limit: number): number =>
       settled.run(workspace, before, limit).changes,
+    /** Removes the cursors of turns that nothing was told of since. @returns how many. */
+    dropCursors: (before: string): number =>
+      cursors.run({ workspace, before, prefix: CURSOR_PREFIX }).changes,
   };
 }
 
@@ -272,40 +282,6 @@ function outcomes(db: Database, workspace: string) {
   };
 }
 
-function facts(db: Database, workspace: string) {
-  const read = db.prepare<[string, string], { value: string }>(
-    'SELECT value_json AS value FROM linear_facts WHERE workspace_id = ? AND name = ?',
-  );
-  const write = db.prepare<[string, string, string, string]>(
-    `INSERT INTO linear_facts (workspace_id, name, value_json, updated_at) VALUES (?, ?, ?, ?)
-     ON CONFLICT (workspace_id, name) DO UPDATE SET value_json = excluded.value_json,
-       updated_at = excluded.updated_at`,
-  );
-  const remove = db.prepare<[string, string]>(
-    'DELETE FROM linear_facts WHERE workspace_id = ? AND name = ?',
-  );
-  const removeOld = db.prepare(
-    `DELETE FROM linear_facts WHERE workspace_id = @workspace AND updated_at <= @before
-       AND substr(name, 1, length(@prefix)) = @prefix`,
-  );
-  return {
-    /** What was noted under this name, undefined for nothing. */
-    fact: (name: string): unknown => {
-      const row = read.get(workspace, name);
-      return row === undefined ? undefined : (JSON.parse(row.value) as unknown);
-    },
-    setFact: (name: string, value: unknown, at: string): void => {
-      write.run(workspace, name, JSON.stringify(value), at);
-    },
-    dropFact: (name: string): void => {
-      remove.run(workspace, name);
-    },
-    /** Removes facts whose names begin so and that nobody changed since. */
-    dropFacts: (prefix: string, before: string): number =>
-      removeOld.run({ workspace, prefix, before }).changes,
-  };
-}
-
 /** All statements of one workspace's outbox. */
 export function linearOutboxStatements(db: Database, workspace: string) {
   return {
@@ -313,6 +289,5 @@ export function linearOutboxStatements(db: Database, workspace: string) {
     ...adds(db, workspace),
     ...drops(db, workspace),
     ...outcomes(db, workspace),
-    ...facts(db, workspace),
   };
 }

@@ -3,13 +3,13 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KEEPALIVE_MS } from '../../src/linear/narrator.ts';
 import type { Store } from '../../src/store/store.ts';
 import { dump } from '../support/dump.ts';
-import { callOf, LinearRig, messageOf, successOf, textOf } from '../support/linear-outbox.ts';
+import { callOf, messageOf, OutboxRig, successOf, textOf } from '../support/linear-outbox.ts';
 import { AT, cleanUp, insertAttempt, nextId, raw } from './rig.ts';
 
-let rig: LinearRig;
+let rig: OutboxRig;
 beforeEach(() => {
   vi.useFakeTimers({ now: Date.parse(AT) });
-  rig = new LinearRig();
+  rig = new OutboxRig();
 });
 afterEach(async () => {
   const stopped = rig.outbox?.stop();
@@ -421,21 +421,23 @@ describe('bug 5: a run that does more than can be told', () => {
   });
 });
 
-/** A store whose `n`-th statement of the outbox fails. */
+/** A store whose `n`-th statement fails; the count goes on over outbox and cursors. */
 function failingAt(store: Store, n: number): Store {
   let count = 0;
-  const linearOutbox = new Proxy(store.linearOutbox, {
-    get: (object, name) => {
-      const value = Reflect.get(object, name) as unknown;
-      if (typeof value !== 'function') return value;
-      return (...args: unknown[]) => {
-        count += 1;
-        if (count === n) throw new Error('injected');
-        return Reflect.apply(value, object, args) as unknown;
-      };
-    },
-  });
-  return { ...store, linearOutbox };
+  const group = <Group extends object>(target: Group): Group =>
+    new Proxy(target, {
+      get: (object, name) => {
+        const value = Reflect.get(object, name) as unknown;
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          count += 1;
+          if (count === n) throw new Error('injected');
+          return Reflect.apply(value, object, args) as unknown;
+        };
+      },
+    });
+  const { linearOutbox, linearFacts } = store;
+  return { ...store, linearOutbox: group(linearOutbox), linearFacts: group(linearFacts) };
 }
 
 describe('a narrator that dies at any statement', () => {

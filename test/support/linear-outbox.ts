@@ -95,8 +95,9 @@ export const textOf = (content: ActivityInput['content']): string =>
 export const failing = (problem: LinearProblem): Promise<never> =>
   Promise.reject(new LinearError(problem));
 
-export class LinearRig {
-  readonly directory = temporaryDirectory();
+export class OutboxRig {
+  readonly directory: string;
+  readonly entropy: Entropy;
   store: Store;
   writer: Writer;
   readonly api = new FakeApi();
@@ -106,10 +107,14 @@ export class LinearRig {
     { level: 'info' },
     { write: (line: string) => this.log.push(JSON.parse(line) as { level: number; msg: string }) },
   );
+  readonly #waiting = new Set<() => void>();
   outbox: Outbox | null = null;
 
-  constructor() {
-    this.store = open(this.directory);
+  /** On a store of its own, or on one that is there already with its clock. */
+  constructor(known?: { store: Store; directory: string; entropy: Entropy }) {
+    this.directory = known?.directory ?? temporaryDirectory();
+    this.store = known?.store ?? open(this.directory);
+    this.entropy = known?.entropy ?? ENTROPY;
     this.writer = this.writerOf(this.store);
   }
 
@@ -117,12 +122,12 @@ export class LinearRig {
     const hub = createHub((error) => {
       throw error;
     });
-    return createWriter(store, hub, ENTROPY);
+    return createWriter(store, hub, this.entropy);
   }
 
   parts(store: Store = this.store) {
     const writer = store === this.store ? this.writer : this.writerOf(store);
-    return { store, writer, entropy: ENTROPY, log: this.#logger, workspace: WORKSPACE };
+    return { store, writer, entropy: this.entropy, log: this.#logger, workspace: WORKSPACE };
   }
 
   start(
@@ -134,9 +139,25 @@ export class LinearRig {
       ...this.parts(store),
       api,
       policy,
-      onSettled: (row) => this.settled.push(row),
+      onSettled: (row) => {
+        this.settled.push(row);
+        for (const look of [...this.#waiting]) look();
+      },
     });
     return this.outbox;
+  }
+
+  /** Resolves once rows were settled so that the test holds. */
+  whenSettled(test: (rows: readonly OutboxRow[]) => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        if (!test(this.settled)) return;
+        this.#waiting.delete(look);
+        resolve();
+      };
+      this.#waiting.add(look);
+      look();
+    });
   }
 
   narrator(
@@ -150,7 +171,7 @@ export class LinearRig {
 
   /** A session of Linear's, as the ingress stores it. */
   session(id: string): string {
-    const at = timestamp(ENTROPY);
+    const at = timestamp(this.entropy);
     raw(this.directory)
       .prepare(
         `INSERT OR IGNORE INTO linear_sessions
@@ -171,7 +192,7 @@ export class LinearRig {
            state, prompt, work_unit_id, created_at)
          VALUES (?, ?, ?, ?, ?, 'created', 'running', 'go', ?, ?)`,
       )
-      .run(turnId, WORKSPACE, sessionId, 'issue', turnId, workUnitId, timestamp(ENTROPY));
+      .run(turnId, WORKSPACE, sessionId, 'issue', turnId, workUnitId, timestamp(this.entropy));
     return { sessionId, turnId, workUnitId };
   }
 
