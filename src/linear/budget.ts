@@ -123,9 +123,9 @@ export class Budget {
     return resets.length === 0 ? null : Math.max(...resets);
   }
 
-  /** Until when this pool lets no call of the priority through; 0 when it does. */
+  /** Until when this pool lets no call of the priority through; a time that has passed when it does. */
   #shut(pool: Pool | null, priority: Priority, now: number, spoken: number): number {
-    if (pool === null || pool.resetAt <= now) return 0;
+    if (pool === null) return 0;
     const left = pool.remaining - spoken;
     return left > pool.limit * KEPT[priority] ? 0 : Math.min(pool.resetAt, now + LONGEST_MS);
   }

@@ -107,6 +107,11 @@ export class LinearRig {
     });
   }
 
+  /** What was logged as an error. */
+  errors(): string[] {
+    return this.#logged.filter((line) => (JSON.parse(line) as { level: number }).level >= 50);
+  }
+
   /** @throws when the client sent what no good one sends. */
   expectNoViolations(): void {
     const violations = this.linear.violations();
