@@ -34,7 +34,7 @@ export class LinearRig {
     this.secrets = [linear.oauth.clientSecret];
     this.entropy = {
       now: () => linear.clock.now(),
-      monotonic: () => performance.now(),
+      monotonic: () => linear.clock.now(),
       uptimeSeconds: () => os.uptime(),
       random: (size) => randomBytes(size),
     };

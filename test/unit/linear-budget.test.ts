@@ -9,10 +9,16 @@ const START = Date.parse('2026-01-02T03:04:05.678Z');
 /** A budget on a clock that the test moves. */
 function made() {
   let now = START;
-  const budget = new Budget({ now: () => now });
+  let monotonic = 7;
+  const budget = new Budget({ now: () => now, monotonic: () => monotonic });
   return {
     budget,
     advance: (ms: number) => {
+      now += ms;
+      monotonic += ms;
+    },
+    /** Somebody sets the clock. */
+    set: (ms: number) => {
       now += ms;
     },
     /** Milliseconds until such a call may begin; 0 when it just has. */
@@ -86,6 +92,19 @@ describe('the budget', () => {
     expect(wait(0)).toBe(HOUR);
     const far = new Headers({ 'retry-after': '999999' });
     expect(budget.refused('issue', far)).toBe(START + HOUR);
+  });
+
+  it('a clock that is set back holds nothing up for longer', () => {
+    const { budget, wait, advance, set } = made();
+    budget.observe('issue', headers('requests', 0, START + HOUR));
+    set(-5 * HOUR);
+    expect(wait(0)).toBe(HOUR);
+    advance(HOUR);
+    expect(wait(0)).toBe(0);
+    budget.refused('issue', new Headers({ 'retry-after': '60' }));
+    set(-5 * HOUR);
+    advance(60_000);
+    expect(wait(0)).toBe(0);
   });
 
   it('takes no header that is not a number', () => {
