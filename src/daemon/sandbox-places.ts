@@ -107,7 +107,11 @@ function nestPlaces(config: Config): NestPlaces {
 }
 
 /** The places of a workspace. */
-export const sandboxPlaces = (config: Config): SandboxPlaces => ({
-  unit: unitPlaces(config.directories),
-  nest: nestPlaces(config),
-});
+export function sandboxPlaces(config: Config): SandboxPlaces {
+  const { inaccessible, readOnly } = unitPlaces(config.directories);
+  const secrets = secretFiles(config.linear).map((file) => `-${file}`);
+  return {
+    unit: { inaccessible: [...inaccessible, ...secrets], readOnly },
+    nest: nestPlaces(config),
+  };
+}

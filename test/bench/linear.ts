@@ -19,7 +19,7 @@ import type { Sending, Sent } from './webhook-sender.ts';
 
 const COUNT = 4_000;
 /** At once: a burst. */
-const CONNECTIONS = 64;
+const CONNECTIONS = 128;
 const RATE_SECONDS = 4;
 
 /** Takes everything and keeps nothing. */
