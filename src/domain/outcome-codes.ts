@@ -56,10 +56,12 @@ export const LOSSES = {
   never_started: 'It never started; nothing ran',
 } as const;
 export type LossCode = keyof typeof LOSSES;
+export const isLossCode = (code: string): code is LossCode => Object.hasOwn(LOSSES, code);
 
 /** Why lost work waits for a person: what `errorCode` of a stale work unit carries. */
 export const RESUME_BLOCKS = {
   resume_session_corrupt: 'Its conversation is damaged; going on from it would be a guess',
+  resume_session_missing: 'Its conversation is gone; everything would be done again',
   resume_cwd_missing: 'Its work tree is not there',
   resume_too_old: 'It was lost too long ago to go on without being asked',
   resume_budget_exhausted: 'It was lost too often in a short time',

@@ -40,6 +40,8 @@ export interface Loss {
   readonly recentLosses: number;
   /** Null for a runner without a conversation. */
   readonly session: SessionState | null;
+  /** It had a conversation by all other evidence: calls that began, or turns before it. */
+  readonly hadConversation: boolean;
   /** The directory the next attempt would work in, and whether it is there. */
   readonly cwd: { readonly path: string; readonly exists: boolean };
 }
@@ -79,6 +81,9 @@ export function decideLoss(loss: Loss, limits: ResumeLimits): LossDecision {
   if (loss.session?.kind === 'corrupt') {
     const { line, reason } = loss.session;
     return block('resume_session_corrupt', `line ${line}: ${reason}`);
+  }
+  if (loss.session?.kind === 'empty' && loss.hadConversation) {
+    return block('resume_session_missing', 'no session file of Pi’s is there');
   }
   if (!loss.cwd.exists) return block('resume_cwd_missing', loss.cwd.path);
   if (loss.recentLosses > limits.budget) {

@@ -33,6 +33,8 @@ const THOUGHT_LENGTH = 4_000;
 const ANSWER_LENGTH = 20_000;
 
 export const STARTING = 'Starting to work on this.';
+/** Said after a restart, a reboot, a crash: nobody has to do anything. */
+export const RESUMING = 'Resuming after the interruption from where it was.';
 export const STILL_WORKING = 'Still working.';
 export const NO_TEXT = 'Done. The agent left no text.';
 /** In the place of an answer that Linear refused. */

@@ -13,6 +13,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
+import { beginAnew, conversationOf, isGone } from './conversation.ts';
 import { promptOf } from './turn-prompt.ts';
 import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
@@ -26,8 +27,10 @@ export interface Voice {
   follow(turn: LinearTurnRow): void;
   /** Tells the rest, and the one last word. */
   conclude(turn: LinearTurnRow): void;
-  /** The last word of a turn that no work unit speaks for: why it could not begin, or not go on. */
+  /** The last word of a turn that no work unit speaks for: why it could not begin. */
   fail(turn: LinearTurnRow, message: string): void;
+  /** The last word of a turn that goes on with a person's help only. */
+  askForHelp(turn: LinearTurnRow, message: string): void;
   /** True once the last word was posted, or nobody tries any more. */
   isSettled(turn: LinearTurnRow): boolean;
 }
@@ -68,6 +71,16 @@ const STOPPED = 'a person stopped the session in Linear';
 /** Waits for a person, and in Linear nobody can answer that: an end, as far as the turn goes. */
 const isStuck = ({ status, activeAttemptId, errorCode }: WorkUnitRow): boolean =>
   status === 'stale' && activeAttemptId === null && errorCode !== null;
+
+/** Stuck because nothing is left to go on from. */
+const NO_CONVERSATION: ReadonlySet<string> = new Set([
+  'resume_session_corrupt',
+  'resume_session_missing',
+]);
+const WRITE_TO_GO_ON = 'Write here, and it goes on from its conversation.';
+const WRITE_TO_BEGIN =
+  'Write here to begin anew: what was asked first and its files are there, the conversation is not.';
+const CONVERSATION_GONE = `The conversation of this thread is not on this machine any more. ${WRITE_TO_BEGIN}`;
 
 /** As what a turn ends, once its last word is out. */
 function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): TurnState {
@@ -170,6 +183,11 @@ class Driver implements LinearAgent {
     const { context, supervisor, voice } = this.#options;
     // Stopped, or joined by a later prompt, while its place was made.
     if (this.#rows.turn(turn.id)?.state !== 'pending') return;
+    if (isGone(context, session)) {
+      this.#beginAnew(session);
+      this.#askForHelp(turn, 'pending', CONVERSATION_GONE);
+      return;
+    }
     const input = startWorkUnitSchema.parse(requestOf(this.#options, turn, session, cwd));
     const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
     context.writer.commit(({ at }) => {
@@ -186,15 +204,29 @@ class Driver implements LinearAgent {
     this.#move(turn.id, 'pending', 'awaiting_activity');
   }
 
+  #askForHelp(turn: LinearTurnRow, from: TurnState, message: string): void {
+    this.#options.voice.askForHelp(turn, message);
+    this.#move(turn.id, from, 'awaiting_activity');
+  }
+
+  #beginAnew(session: Pick<LinearSessionRow, 'id'>): void {
+    const { writer, store } = this.#options.context;
+    writer.commit(({ at }) => beginAnew(store, session, at));
+  }
+
   /** The work of a running turn is over: it waits for its last word to be out. */
   #conclude(turn: LinearTurnRow, workUnit: WorkUnitRow): void {
     const { voice } = this.#options;
     // What was taken over by another turn says nothing, least of all that it failed.
     if (this.#rows.turn(turn.id)?.interruptedBy != null) {
       this.#move(turn.id, 'running', 'interrupted');
+    } else if (isStuck(workUnit)) {
+      const isLost = NO_CONVERSATION.has(workUnit.errorCode ?? '');
+      if (isLost) this.#beginAnew({ id: turn.sessionId });
+      const why = workUnit.errorMessage ?? workUnit.errorCode ?? '';
+      this.#askForHelp(turn, 'running', `${why}. ${isLost ? WRITE_TO_BEGIN : WRITE_TO_GO_ON}`);
     } else {
-      if (isStuck(workUnit)) voice.fail(turn, workUnit.errorMessage ?? workUnit.errorCode ?? '');
-      else voice.conclude(turn);
+      voice.conclude(turn);
       this.#move(turn.id, 'running', 'awaiting_activity');
     }
     if (isStuck(workUnit)) this.#cancelWork(workUnit.id, 'nobody in Linear can decide it');
@@ -241,10 +273,6 @@ const ENDS: ReadonlySet<string> = new Set([
   'work_unit.stale',
 ]);
 
-/** Linear's ids are UUIDs; a conversation's name is made of small letters, digits and dashes. */
-const conversationOf = ({ id }: LinearSessionRow): string =>
-  `linear-${id.toLowerCase().replaceAll(/[^a-z0-9._-]/g, '-')}`.slice(0, 128);
-
 function requestOf(
   { request, context }: LinearAgentOptions,
   turn: LinearTurnRow,
@@ -258,8 +286,8 @@ function requestOf(
     ownerId: session.id,
     createdByClientId: 'linear',
     runnerId: 'pi',
-    prompt: promptOf(context.store, turn),
-    conversation: conversationOf(session),
+    prompt: promptOf(context.store, turn, session),
+    conversation: conversationOf(context.store, session),
     cwd,
     externalSubject: `linear:${turn.channelKey}`,
     leases: [{ type: 'external_workspace', key: `linear:${turn.channelKey}` }],

@@ -4,12 +4,14 @@
  * Pure: the state is plain JSON and is stored with what was told, so whoever goes on from it,
  * in this process or the next, says nothing twice and leaves nothing out.
  */
+import { isLossCode, LOSSES } from '../domain/outcome-codes.ts';
 import type { EventRow } from '../store/events.ts';
 import {
   describe,
   type Ending,
   endingOf,
   type Question,
+  RESUMING,
   type Said,
   type Speech,
 } from './activities.ts';
@@ -239,7 +241,9 @@ function approvalChanged(before: Narration, event: EventRow, around: Surrounding
   };
 }
 
-function queued(state: Narration, event: EventRow, { speech, pressed }: Surroundings): Step {
+function queued(state: Narration, event: EventRow, around: Surroundings): Step {
+  if (text(event, 'reason') === 'resume') return resumed(state, event, around);
+  const { speech, pressed } = around;
   if (text(event, 'reason') !== 'provider_backoff' || pressed()) return quiet(state);
   const message = text(event, 'errorMessage') ?? '';
   const at = text(event, 'nextStartAt') ?? 'soon';
@@ -247,13 +251,12 @@ function queued(state: Narration, event: EventRow, { speech, pressed }: Surround
   return content === null ? quiet(state) : { state, told: [say({ content, ephemeral: true })] };
 }
 
-/** It waits for somebody at the machine; Linear shows that it waits. */
-function stale(before: Narration, event: EventRow, around: Surroundings): Step {
+/** Lost, and gone on with by itself: Linear is told why there was silence. */
+function resumed(before: Narration, event: EventRow, around: Surroundings): Step {
   const { state, told } = flush(before, around);
-  const why = text(event, 'errorMessage') ?? 'It was lost';
-  const body = `${why}. Somebody has to decide how it goes on: \`outlive explain ${around.handle}\` tells what can be done.`;
-  const content = around.speech.asking(body);
-  return { state, told: [...told, say({ content })] };
+  const cause = text(event, 'cause') ?? '';
+  const why = isLossCode(cause) ? LOSSES[cause] : 'It was interrupted';
+  return { state, told: [...told, ...thoughts(around.speech, [`${why}. ${RESUMING}`])] };
 }
 
 const ENDINGS: Readonly<Record<string, Ending['status']>> = {
@@ -320,7 +323,8 @@ function read(state: Narration, event: EventRow, around: Surroundings): Step {
     case 'work_unit.queued':
       return queued(state, event, around);
     case 'work_unit.stale':
-      return stale(state, event, around);
+      // Whether anybody has to do something is decided with the loss, or by the turn.
+      return flush(state, around);
     default:
       return quiet(state);
   }

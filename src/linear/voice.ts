@@ -52,6 +52,11 @@ export function createVoice({ context, narrator, outbox, names }: VoiceParts): V
       writer.commit(({ at }) => sayLast(context, at, { sessionId, turnId: id }, content));
       outbox.wake();
     },
+    askForHelp: ({ id, sessionId }, message) => {
+      const content = speech.asking(message);
+      writer.commit(({ at }) => sayLast(context, at, { sessionId, turnId: id }, content));
+      outbox.wake();
+    },
     isSettled: ({ id }) => {
       const terminal = store.linearOutbox.terminalOf(id);
       return terminal === null || terminal.state !== 'pending';

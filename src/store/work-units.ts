@@ -188,6 +188,8 @@ function reads(db: Database, workspace: string) {
   const bySubject = db.prepare<[string, string]>(`SELECT ${COLUMNS} FROM work_units
     WHERE workspace_id = ? AND external_subject = ?
       AND status NOT IN ('succeeded', 'failed', 'cancelled') ORDER BY created_at, id`);
+  const spoken = db.prepare<[string, string]>(`SELECT 1 FROM work_units
+    WHERE workspace_id = ? AND conversation = ? AND status = 'succeeded' LIMIT 1`);
   const list = db.prepare<
     Record<string, string | number | null>
   >(`SELECT ${LISTED_COLUMNS} FROM work_units
@@ -208,6 +210,8 @@ function reads(db: Database, workspace: string) {
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
+    /** Whether work that shares a conversation has left something in it. */
+    hasSpoken: (conversation: string): boolean => spoken.get(workspace, conversation) !== undefined,
     /** By priority, then age. */
     nextQueued: (): WorkUnitRow | null => one(nextQueued.get(workspace)),
     /** Live work about an external subject, oldest first. */

@@ -81,6 +81,12 @@ export function noteOf(
   };
 }
 
+/** Pi writes its file with the first whole answer of the model, so before any call begins. */
+function hadConversation({ store }: Context, { id, conversation }: WorkUnitRow): boolean {
+  if (store.events.toolCalls(id).length > 0) return true;
+  return conversation !== null && store.workUnits.hasSpoken(conversation);
+}
+
 interface LossCase {
   /** The work unit's own when absent. */
   readonly policy?: LostPolicy;
@@ -109,6 +115,7 @@ export function lossDecision(
       ageMs: Math.max(0, now - lastSign),
       // This one is committed already, in the same transaction.
       recentLosses: context.store.attempts.countLosses(workUnit.id, since),
+      hadConversation: hadConversation(context, workUnit),
       ...evidence,
     },
     RESUME_LIMITS,

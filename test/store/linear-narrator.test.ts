@@ -340,11 +340,17 @@ describe('a question', () => {
     expect(texts()).toEqual([]);
   });
 
-  it('whose work has stopped for a person says so', () => {
+  it('whose work was lost and goes on by itself says so once, and asks nobody; row 347', () => {
     const turn = rig.turn();
-    rig.events(turn, ['work_unit.stale', { errorMessage: 'Its conversation is damaged' }]);
+    rig.events(
+      turn,
+      ['work_unit.stale', { errorCode: 'host_shutdown' }],
+      ['work_unit.queued', { reason: 'resume', cause: 'host_shutdown' }],
+    );
     rig.narrator().narrate(turn);
-    expect(texts()[0]).toMatch(/^elicitation: Its conversation is damaged\. .*outlive explain/);
+    expect(texts()).toEqual([
+      'thought: The machine or its user manager went away under it. Resuming after the interruption from where it was.',
+    ]);
   });
 });
 

@@ -41,6 +41,7 @@ class Bench {
       this.#say(id, status);
     },
     fail: ({ id }, message) => this.#say(id, message),
+    askForHelp: ({ id }, message) => this.#say(id, message),
     isSettled: ({ id }) => !this.unsent.has(id),
   };
 

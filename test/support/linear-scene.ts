@@ -151,7 +151,8 @@ export class LinearScene {
     const turn = this.turns().find(
       ({ session, state }) => session === id && (state === 'running' || state === 'queued'),
     );
-    if (!turn?.workUnitId) throw new Error(`nothing runs for ${id}: ${JSON.stringify(this.turns())}`);
+    if (!turn?.workUnitId)
+      throw new Error(`nothing runs for ${id}: ${JSON.stringify(this.turns())}`);
     return turn.workUnitId;
   }
 

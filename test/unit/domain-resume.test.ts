@@ -15,6 +15,7 @@ const loss: Loss = {
   ageMs: 1_000,
   recentLosses: 1,
   session: { kind: 'whole', cwd: '/tree', openCalls: [], tornLines: 0 },
+  hadConversation: true,
   cwd: { path: '/tree', exists: true },
 };
 const decide = (change: Partial<Loss>) => decideLoss({ ...loss, ...change }, RESUME_LIMITS);
@@ -27,6 +28,11 @@ describe('the decision', () => {
 
   test.each([
     ['a damaged conversation', { session: corrupt }, 'resume_session_corrupt'],
+    [
+      'a conversation that is gone',
+      { session: { kind: 'empty' }, hadConversation: true },
+      'resume_session_missing',
+    ],
     ['a work tree that is gone', { cwd: { path: '/tree', exists: false } }, 'resume_cwd_missing'],
     ['a loss of long ago', { ageMs: RESUME_LIMITS.maxAgeMs + 1 }, 'resume_too_old'],
     ['a loop of losses', { recentLosses: RESUME_LIMITS.budget + 1 }, 'resume_budget_exhausted'],
