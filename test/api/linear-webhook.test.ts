@@ -241,6 +241,24 @@ describe('deliveries that are not the same', () => {
     expect(stored).toEqual(bodies.map((body) => JSON.stringify(body)));
   });
 
+  it.each([
+    ['stands', 0],
+    ['is set back an hour each time', -HOUR],
+  ])('are worked off in the order they came, also where the clock %s', async (_name, step) => {
+    let now = Date.now();
+    const ingress = await boot({ now: () => now });
+    const sessions = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'];
+    for (const session of sessions) {
+      const at = { webhookTimestamp: now };
+      expectStored(await send(ingress.tcp, delivery(createdBody(session, at))));
+      now += step;
+    }
+    const stored: unknown[] = [];
+    const { next } = ingress.rig.store.linearDeliveries;
+    for (let row = next(); row !== null; row = next(row.id)) stored.push(row.sessionId);
+    expect(stored).toEqual(sessions);
+  });
+
   it('a hundred of one millisecond, all at once, are a hundred rows', async () => {
     const ingress = await boot();
     const at = { webhookTimestamp: Date.now() };
