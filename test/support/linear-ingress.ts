@@ -23,6 +23,8 @@ export async function bootIngress(
     limits?: Partial<ApiLimits>;
     organizationId?: string;
     store?: (real: Store) => Store | null;
+    /** Wall clock, milliseconds since the epoch. */
+    now?: () => number;
   } = {},
 ): Promise<Ingress> {
   let hints = 0;
@@ -33,13 +35,13 @@ export async function bootIngress(
       done();
     },
   });
-  const { limits, organizationId = null, store: storeOf = (real) => real } = options;
+  const { limits, organizationId = null, store: storeOf = (real) => real, now } = options;
   const rig = await bootApi(limits, undefined, undefined, ({ store, entropy }) =>
     createIngress({
       store: () => storeOf(store),
       secret: SECRET,
       organizationId,
-      entropy,
+      entropy: now ? { ...entropy, now } : entropy,
       log: pino({ level: 'trace' }, sink),
       onDelivery: () => {
         hints += 1;
