@@ -84,12 +84,7 @@ describe('what lies in the outbox', () => {
     await pass(1);
     putLast({ ...turn }, response('done'));
     await pass(1);
-    expect(
-      rig.api.has
-        .slice(0, 3)
-        .map(({ id }) => id)
-        .sort(),
-    ).toEqual([...ids].sort());
+    expect(new Set(rig.api.has.slice(0, 3).map(({ id }) => id))).toEqual(new Set(ids));
     expect(String(ids[0])).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-/);
     const urgency = Object.fromEntries(
       rig.api.tries.map(({ input, priority }) => [input.content.type, priority]),
