@@ -25,6 +25,7 @@ import {
   type Told,
 } from './narration.ts';
 import type { Outbox } from './outbox.ts';
+import type { SessionUpdate } from './port.ts';
 
 /** Linear takes a session for dead after 30 minutes of silence. */
 export const KEEPALIVE_MS = 15 * 60_000;
@@ -112,7 +113,8 @@ class TurnNarrator implements Narrator {
       });
       outbox.wake();
     }
-    this.#known.set(turn.turnId, state);
+    if (state.ended) this.#known.delete(turn.turnId);
+    else this.#known.set(turn.turnId, state);
     return state.ended;
   }
 
@@ -187,10 +189,20 @@ class TurnNarrator implements Narrator {
     return { state, told };
   }
 
+  /** A link that an earlier turn has told is not told again. */
+  #change(at: string, turn: OfTurn, update: SessionUpdate): void {
+    const links = update.addedExternalUrls?.filter(
+      ({ url }) => !this.#table.hasLink(turn.sessionId, url),
+    );
+    if (links?.length === 0) return;
+    const news = links === undefined ? update : { ...update, addedExternalUrls: links };
+    changeSession(this.#parts, at, turn, news);
+  }
+
   #put({ at }: Transaction, turn: OfTurn, told: readonly Told[]): void {
     for (const one of told) {
       if (one.kind === 'said') say(this.#parts, at, turn, one.said);
-      else if (one.kind === 'session') changeSession(this.#parts, at, turn, one.update);
+      else if (one.kind === 'session') this.#change(at, turn, one.update);
       else if (one.content === null || !sayLast(this.#parts, at, turn, one.content)) {
         this.#table.dropOfTurn(turn.turnId);
       }

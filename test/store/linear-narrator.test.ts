@@ -87,6 +87,17 @@ describe('row 194, row 196: a run', () => {
     expect(texts()).toEqual(['response: Done. The agent left no text.']);
   });
 
+  it('that thinks long before it says something is told what it said', () => {
+    const turn = rig.turn();
+    rig.events(
+      turn,
+      ['agent.thought', { message: 1, block: 1, delta: 'hm '.repeat(3_000) }],
+      ...messageOf(1, 'I look.'),
+    );
+    rig.narrator().narrate(turn);
+    expect(texts()[0]).toMatch(/^thought: hm .*…\n\nI look\.$/s);
+  });
+
   it('that fails is an error that says what to do', () => {
     const turn = rig.turn();
     rig.events(turn, [
@@ -189,6 +200,13 @@ describe('X01: the first word and signs of life', () => {
     expect(texts()).toEqual(['thought: Starting to work on this.']);
     const next = rig.turn('session', 'next');
     expect(rig.narrator().acknowledge(next, 'Going on.')).toBe(true);
+  });
+
+  it('that waited in vain is said again', () => {
+    const turn = rig.turn();
+    rig.narrator().acknowledge(turn);
+    raw(rig.directory).prepare(`UPDATE linear_outbox SET state = 'expired'`).run();
+    expect(rig.narrator().acknowledge(turn)).toBe(true);
   });
 
   it('goes out within 10 s of `created`, however full the outbox is', async () => {
@@ -352,6 +370,22 @@ describe('links and plans', () => {
     const states = rig.rows().map(({ state, body_json }) => [body_json.includes('Urls'), state]);
     expect(states, 'the last word drops no link').toContainEqual([true, 'pending']);
     expect(states).not.toContainEqual([true, 'dropped']);
+  });
+
+  it('a pull request that an earlier turn of the session has linked is not linked again', () => {
+    const link = 'https://github.com/acme/lamp/pull/7';
+    for (const turn of [rig.turn('session', 'first'), rig.turn('session', 'second')]) {
+      rig.events(turn, ...successOf(`There: ${link}, ${link}1`));
+      rig.narrator().narrate(turn);
+    }
+    expect(updates()).toEqual([
+      {
+        addedExternalUrls: [
+          { label: 'acme/lamp#7', url: link },
+          { label: 'acme/lamp#71', url: `${link}1` },
+        ],
+      },
+    ]);
   });
 
   it('a plan takes the place of the one before it that still waits', () => {
