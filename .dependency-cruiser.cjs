@@ -27,6 +27,7 @@ module.exports = {
     only('attempt', ['domain']),
     only('supervisor', ['domain', 'store', 'executor']),
     only('recovery', ['domain', 'store', 'executor', 'supervisor']),
+    only('linear', ['domain', 'store', 'supervisor']),
     only('api', ['domain', 'store', 'supervisor']),
     only('linear', ['domain', 'store', 'executor', 'supervisor']),
     only('client', [

@@ -152,13 +152,22 @@ export function failureSentence({ handle, errorCode, errorMessage }: Ending): st
   return `${head}. ${remedy === undefined ? 'Write here to try again' : remedy}; ${look}.`;
 }
 
+/** A text that is too long ends with where the whole of it is. */
+function shortened(text: string, handle: string): string {
+  const where = `\n\n*It is longer than fits here; the whole of it: \`outlive logs ${handle}\`.*`;
+  const whole = clean(text).trim();
+  return whole.length <= ANSWER_LENGTH
+    ? whole
+    : boundMarkdown(whole, ANSWER_LENGTH - where.length) + where;
+}
+
 /**
  * The last word about a work unit; null where there is none to say: another turn took the
  * place of this one and goes on.
  */
 export function endingOf(speech: Speech, ending: Ending): ActivityContent | null {
-  const { status, errorCode, errorMessage, text } = ending;
-  if (status === 'succeeded') return speech.response(text, NO_TEXT);
+  const { handle, status, errorCode, errorMessage, text } = ending;
+  if (status === 'succeeded') return speech.response(shortened(text ?? '', handle), NO_TEXT);
   if (status === 'failed') return speech.error(failureSentence(ending));
   if (errorCode === 'interrupted_by_prompt') return null;
   // Somebody wanted that: it is no error.

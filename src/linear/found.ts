@@ -51,8 +51,8 @@ const isFields = (value: unknown): value is Fields =>
 
 function statusOf(step: Fields): Plan[number]['status'] {
   if (step['done'] === true || step['completed'] === true) return 'completed';
-  const word = String(step['status'] ?? step['state'] ?? '');
-  const key = word.toLowerCase().replaceAll(/[^a-z]/g, '');
+  const word = [step['status'], step['state']].find((one) => typeof one === 'string');
+  const key = (word ?? '').toLowerCase().replaceAll(/[^a-z]/g, '');
   return Object.hasOwn(STATUSES, key) ? (STATUSES[key] ?? 'pending') : 'pending';
 }
 

@@ -17,7 +17,7 @@ import {
 } from './activities.ts';
 import { type Link, planOf, pullRequestsIn } from './found.ts';
 import type { ActivityContent, SessionUpdate } from './port.ts';
-import { isBlank } from './text.ts';
+import { boundMarkdown, isBlank } from './text.ts';
 
 export interface Narration {
   /** The last event that was read. */
@@ -84,6 +84,7 @@ export interface Surroundings {
 
 // What is kept of a text while it is being said; the mapping cuts it further.
 const TEXT_LENGTH = 24_000;
+const THINKING_LENGTH = 1_500;
 const CALLS = 64;
 const LINKS = 20;
 const ASKED = 50;
@@ -123,7 +124,9 @@ function partsOf({ blocks }: Message): { thought: string; said: string } {
 /** Whatever was said before something else happens is no answer, so it is a thought. */
 function flush(state: Narration, { speech }: Surroundings): Step {
   const { thought, said } = state.message ? partsOf(state.message) : { thought: '', said: '' };
-  const told = [...thoughts(speech, [state.held]), ...thoughts(speech, [thought, said])];
+  // What it tells people is never cut off by what it thought before.
+  const short = boundMarkdown(thought, THINKING_LENGTH);
+  const told = [...thoughts(speech, [state.held]), ...thoughts(speech, [short, said])];
   return { state: { ...state, held: null, message: null }, told };
 }
 
@@ -245,9 +248,9 @@ function queued(state: Narration, event: EventRow, around: Surroundings): Step {
   if (text(event, 'reason') === 'resume') return resumed(state, event, around);
   const { speech, pressed } = around;
   if (text(event, 'reason') !== 'provider_backoff' || pressed()) return quiet(state);
-  const message = text(event, 'errorMessage') ?? '';
+  const message = (text(event, 'errorMessage') ?? '').replace(/[.\s]+$/, '');
   const at = text(event, 'nextStartAt') ?? 'soon';
-  const content = speech.thought(`The model provider does not answer: ${message} Next try: ${at}`);
+  const content = speech.thought(`The model provider failed: ${message}. Next try: ${at}`);
   return content === null ? quiet(state) : { state, told: [say({ content, ephemeral: true })] };
 }
 

@@ -7,7 +7,14 @@ import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import { CURSOR_PREFIX } from '../store/linear-outbox.ts';
 import type { Context } from '../supervisor/context.ts';
 import type { Transaction } from '../supervisor/writer.ts';
-import { createSpeech, describe, type Ending, STARTING, STILL_WORKING } from './activities.ts';
+import {
+  createSpeech,
+  describe,
+  type Ending,
+  type Speech,
+  STARTING,
+  STILL_WORKING,
+} from './activities.ts';
 import { type Addressee, changeSession, type OfTurn, say, sayLast } from './enqueue.ts';
 import {
   BEGINNING,
@@ -18,6 +25,7 @@ import {
   type Told,
 } from './narration.ts';
 import type { Outbox } from './outbox.ts';
+import type { SessionUpdate } from './port.ts';
 
 /** Linear takes a session for dead after 30 minutes of silence. */
 export const KEEPALIVE_MS = 15 * 60_000;
@@ -71,24 +79,82 @@ const storedSchema = z.object({
   links: z.array(z.string()),
 }) satisfies z.ZodType<Narration>;
 
-export function createNarrator(parts: NarratorParts): Narrator {
-  const { store, writer, entropy, outbox } = parts;
-  const table = store.linearOutbox;
-  const speech = createSpeech(parts.ownNames);
+class TurnNarrator implements Narrator {
+  readonly #parts: NarratorParts;
+  readonly #speech: Speech;
   /** Ahead of what is stored by events that nothing was told of: read again after a crash. */
-  const known = new Map<string, Narration>();
+  readonly #known = new Map<string, Narration>();
 
-  const stateOf = ({ turnId, afterSeq = 0 }: NarratedTurn): Narration => {
-    const remembered = known.get(turnId);
+  constructor(parts: NarratorParts) {
+    this.#parts = parts;
+    this.#speech = createSpeech(parts.ownNames);
+  }
+
+  acknowledge(to: Addressee, text = STARTING): boolean {
+    const { writer, outbox } = this.#parts;
+    const content = this.#speech.thought(text, STARTING);
+    if (content === null || this.#table.hasSpoken(to.sessionId, to.turnId)) return false;
+    const isNew = writer.commit(({ at }) => {
+      if (this.#table.hasSpoken(to.sessionId, to.turnId)) return false;
+      return say(this.#parts, at, to, { content }, true);
+    });
+    outbox.wake();
+    return isNew;
+  }
+
+  narrate(turn: NarratedTurn): boolean {
+    const { writer, outbox, store } = this.#parts;
+    const before = this.#stateOf(turn);
+    const { state, told } = this.#readOn(turn, before);
+    if (told.length > 0 || state.ended !== before.ended) {
+      writer.commit((transaction) => {
+        this.#put(transaction, turn, told);
+        store.linearFacts.put(factOf(turn.turnId), state, transaction.at);
+      });
+      outbox.wake();
+    }
+    if (state.ended) this.#known.delete(turn.turnId);
+    else this.#known.set(turn.turnId, state);
+    return state.ended;
+  }
+
+  keepAlive(turn: NarratedTurn): number {
+    const { store, writer, entropy, outbox } = this.#parts;
+    const last = this.#table.lastActivity(turn.sessionId);
+    const due = last === null ? 0 : Date.parse(last) + KEEPALIVE_MS - entropy.now();
+    if (due > 0) return Math.min(due, KEEPALIVE_MS);
+    // Linear shows that it waits for a person; a thought would take the question away.
+    const open = store.approvals.open(turn.workUnitId);
+    if (open.some(({ status }) => status === 'pending')) return KEEPALIVE_MS;
+    const call = Object.values(this.#stateOf(turn).calls).at(-1);
+    const doing = call === undefined ? '' : ` ${call.tool}: ${describe(call.arguments)}`;
+    const content = this.#speech.thought(STILL_WORKING + doing, STILL_WORKING);
+    if (content === null) return KEEPALIVE_MS;
+    writer.commit(({ at }) => say(this.#parts, at, turn, { content, ephemeral: true }));
+    outbox.wake();
+    return KEEPALIVE_MS;
+  }
+
+  forget(turnId: string): void {
+    this.#known.delete(turnId);
+  }
+
+  get #table() {
+    return this.#parts.store.linearOutbox;
+  }
+
+  #stateOf({ turnId, afterSeq = 0 }: NarratedTurn): Narration {
+    const remembered = this.#known.get(turnId);
     if (remembered) return remembered;
-    const stored = store.linearFacts.get(factOf(turnId));
+    const stored = this.#parts.store.linearFacts.get(factOf(turnId));
     return stored === null ? { ...BEGINNING, seq: afterSeq } : storedSchema.parse(stored.value);
-  };
+  }
 
-  const aroundOf = (turn: NarratedTurn, handle: string, told: readonly Told[]): Surroundings => {
-    const before = table.backlog(turn.sessionId);
+  #aroundOf(turn: NarratedTurn, handle: string, told: readonly Told[]): Surroundings {
+    const { store, outbox } = this.#parts;
+    const before = this.#table.backlog(turn.sessionId);
     return {
-      speech,
+      speech: this.#speech,
       handle,
       pressed: () => outbox.pressed() || before + told.length > CROWDED,
       approval: (id) => {
@@ -96,93 +162,55 @@ export function createNarrator(parts: NarratorParts): Narrator {
         return row && { ...row, approvalId: row.id };
       },
     };
-  };
+  }
 
   /** All that is new in the events, and the end if the work unit has one they do not tell. */
-  const readOn = (turn: NarratedTurn): { state: Narration; told: Told[] } => {
+  #readOn(turn: NarratedTurn, before: Narration): { state: Narration; told: Told[] } {
+    const { store } = this.#parts;
     const workUnit = store.workUnits.get(turn.workUnitId);
     const told: Told[] = [];
-    let state = stateOf(turn);
+    let state = before;
     if (!workUnit) return { state, told };
-    const around = aroundOf(turn, workUnit.handle, told);
-    for (let more = true; more && !state.ended; ) {
-      const page = store.events.page(turn.workUnitId, state.seq, PAGE);
-      for (const event of page) {
-        const step = narrate(state, event, around);
-        state = step.state;
-        told.push(...step.told);
-      }
-      more = page.length === PAGE;
-    }
-    if (!state.ended && TERMINAL_STATUSES.has(workUnit.status)) {
-      // Its events were removed before anybody read them.
-      const { errorCode, errorMessage } = workUnit;
-      const status = workUnit.status as Ending['status'];
-      const step = conclude(state, { status, errorCode, errorMessage }, around);
+    const around = this.#aroundOf(turn, workUnit.handle, told);
+    const take = (step: { state: Narration; told: readonly Told[] }): void => {
       state = step.state;
       told.push(...step.told);
+    };
+    for (let more = true; more && !state.ended; ) {
+      const page = store.events.page(turn.workUnitId, state.seq, PAGE);
+      for (const event of page) take(narrate(state, event, around));
+      more = page.length === PAGE;
+    }
+    const { status, errorCode, errorMessage } = workUnit;
+    // Its events were removed before anybody read them.
+    if (!state.ended && isTerminal(status)) {
+      take(conclude(state, { status, errorCode, errorMessage }, around));
     }
     return { state, told };
-  };
+  }
 
-  const put = ({ at }: Transaction, turn: OfTurn, told: readonly Told[]): void => {
+  /** A link that an earlier turn has told is not told again. */
+  #change(at: string, turn: OfTurn, update: SessionUpdate): void {
+    const links = update.addedExternalUrls?.filter(
+      ({ url }) => !this.#table.hasLink(turn.sessionId, url),
+    );
+    if (links?.length === 0) return;
+    const news = links === undefined ? update : { ...update, addedExternalUrls: links };
+    changeSession(this.#parts, at, turn, news);
+  }
+
+  #put({ at }: Transaction, turn: OfTurn, told: readonly Told[]): void {
     for (const one of told) {
-      if (one.kind === 'said') say(parts, at, turn, one.said);
-      else if (one.kind === 'session') changeSession(parts, at, turn, one.update);
-      else if (one.content === null || !sayLast(parts, at, turn, one.content)) {
-        table.dropOfTurn(turn.turnId);
+      if (one.kind === 'said') say(this.#parts, at, turn, one.said);
+      else if (one.kind === 'session') this.#change(at, turn, one.update);
+      else if (one.content === null || !sayLast(this.#parts, at, turn, one.content)) {
+        this.#table.dropOfTurn(turn.turnId);
       }
     }
-  };
-
-  return {
-    acknowledge: (to, text = STARTING) => {
-      const content = speech.thought(text, STARTING);
-      if (content === null || table.hasSpoken(to.sessionId, to.turnId)) return false;
-      const isNew = writer.commit(({ at }) => {
-        if (table.hasSpoken(to.sessionId, to.turnId)) return false;
-        return say(parts, at, to, { content }, true);
-      });
-      outbox.wake();
-      return isNew;
-    },
-
-    narrate: (turn) => {
-      const before = stateOf(turn);
-      const { state, told } = readOn(turn);
-      if (told.length > 0 || (state.ended && !before.ended)) {
-        writer.commit((transaction) => {
-          put(transaction, turn, told);
-          store.linearFacts.put(factOf(turn.turnId), state, transaction.at);
-        });
-        outbox.wake();
-      }
-      known.set(turn.turnId, state);
-      return state.ended;
-    },
-
-    keepAlive: (turn) => {
-      const now = entropy.now();
-      const last = table.lastActivity(turn.sessionId);
-      const due = last === null ? 0 : Date.parse(last) + KEEPALIVE_MS - now;
-      if (due > 0) return Math.min(due, KEEPALIVE_MS);
-      // Linear shows that it waits for a person; a thought would take the question away.
-      const isAsking = store.approvals
-        .open(turn.workUnitId)
-        .some(({ status }) => status === 'pending');
-      if (isAsking) return KEEPALIVE_MS;
-      const call = Object.values(stateOf(turn).calls).at(-1);
-      const doing = call === undefined ? '' : ` ${call.tool}: ${describe(call.arguments)}`;
-      const content = speech.thought(STILL_WORKING + doing, STILL_WORKING);
-      if (content !== null) {
-        writer.commit(({ at }) => say(parts, at, turn, { content, ephemeral: true }));
-        outbox.wake();
-      }
-      return KEEPALIVE_MS;
-    },
-
-    forget: (turnId) => {
-      known.delete(turnId);
-    },
-  };
+  }
 }
+
+const isTerminal = (status: string): status is Ending['status'] =>
+  (TERMINAL_STATUSES as ReadonlySet<string>).has(status);
+
+export const createNarrator = (parts: NarratorParts): Narrator => new TurnNarrator(parts);

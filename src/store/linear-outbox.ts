@@ -114,7 +114,11 @@ function reads(db: Database, workspace: string) {
   );
   const said = db.prepare<[string, string | null, string | null], { n: number }>(
     `SELECT count(*) AS n FROM linear_outbox WHERE session_id = ? AND kind = 'activity'
-       AND (? IS NULL OR turn_id = ?)`,
+       AND state IN ('pending', 'delivered') AND (? IS NULL OR turn_id = ?)`,
+  );
+  const linked = db.prepare<[string, string], { n: number }>(
+    `SELECT count(*) AS n FROM linear_outbox WHERE session_id = ? AND kind = 'session'
+       AND state IN ('pending', 'delivered') AND instr(body_json, ?) > 0`,
   );
   const one = (row: unknown): OutboxRow | null => (row === undefined ? null : rowSchema.parse(row));
   return {
@@ -134,7 +138,10 @@ function reads(db: Database, workspace: string) {
       const row = turn.get(id);
       return row === undefined ? null : turnSchema.parse(row);
     },
-    /** Whether anything was ever to be said in the session, or in this turn of it. */
+    /** Whether the session has this link, or is to have it. */
+    hasLink: (sessionId: string, url: string): boolean =>
+      (linked.get(sessionId, JSON.stringify({ url }).slice(1, -1))?.n ?? 0) > 0,
+    /** Whether anything was said in the session, or in this turn of it, or is to be. */
     hasSpoken: (sessionId: string, turnId: string | null): boolean =>
       (said.get(sessionId, turnId, turnId)?.n ?? 0) > 0,
   };

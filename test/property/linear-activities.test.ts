@@ -215,7 +215,7 @@ describe('row 197: the contract of activities (AC1, AC2)', () => {
       expect(activityBodySchema.safeParse({ content }).success, JSON.stringify(content)).toBe(
         false,
       );
-      expect(() => checkActivity({ content }), JSON.stringify(content)).toThrow();
+      expect(() => checkActivity({ content }), JSON.stringify(content)).toThrow(/./);
     }
   });
 

@@ -1,9 +1,7 @@
 /** What Linear is told of a run, each thing once: the narrator on a real store. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KEEPALIVE_MS } from '../../src/linear/narrator.ts';
-import type { Store } from '../../src/store/store.ts';
-import { dump } from '../support/dump.ts';
-import { callOf, messageOf, OutboxRig, successOf, textOf } from '../support/linear-outbox.ts';
+import { callOf, messageOf, OutboxRig, successOf } from '../support/linear-outbox.ts';
 import { AT, cleanUp, insertAttempt, nextId, raw } from './rig.ts';
 
 let rig: OutboxRig;
@@ -21,25 +19,7 @@ afterEach(async () => {
 
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
-interface Row {
-  readonly text: string;
-  readonly state: string;
-  readonly ephemeral: boolean;
-  readonly terminal: boolean;
-}
-
-/** What was put into the outbox, in order; not what changes the session. */
-function said(): Row[] {
-  const rows = raw(rig.directory)
-    .prepare(`SELECT * FROM linear_outbox WHERE kind = 'activity' ORDER BY seq`)
-    .all() as { body_json: string; state: string; ephemeral: number; terminal: number }[];
-  return rows.map(({ body_json, state, ephemeral, terminal }) => ({
-    text: textOf((JSON.parse(body_json) as { content: Parameters<typeof textOf>[0] }).content),
-    state,
-    ephemeral: ephemeral === 1,
-    terminal: terminal === 1,
-  }));
-}
+const said = () => rig.said();
 const texts = (): string[] => said().map(({ text }) => text);
 const updates = (): unknown[] =>
   rig
@@ -105,6 +85,17 @@ describe('row 194, row 196: a run', () => {
     rig.events(turn, ...messageOf(1, ' \n\u0000 '), ...successOf('\u001b[0m'));
     rig.narrator().narrate(turn);
     expect(texts()).toEqual(['response: Done. The agent left no text.']);
+  });
+
+  it('that thinks long before it says something is told what it said', () => {
+    const turn = rig.turn();
+    rig.events(
+      turn,
+      ['agent.thought', { message: 1, block: 1, delta: 'hm '.repeat(3_000) }],
+      ...messageOf(1, 'I look.'),
+    );
+    rig.narrator().narrate(turn);
+    expect(texts()[0]).toMatch(/^thought: hm .*…\n\nI look\.$/s);
   });
 
   it('that fails is an error that says what to do', () => {
@@ -209,6 +200,13 @@ describe('X01: the first word and signs of life', () => {
     expect(texts()).toEqual(['thought: Starting to work on this.']);
     const next = rig.turn('session', 'next');
     expect(rig.narrator().acknowledge(next, 'Going on.')).toBe(true);
+  });
+
+  it('that waited in vain is said again', () => {
+    const turn = rig.turn();
+    rig.narrator().acknowledge(turn);
+    raw(rig.directory).prepare(`UPDATE linear_outbox SET state = 'expired'`).run();
+    expect(rig.narrator().acknowledge(turn)).toBe(true);
   });
 
   it('goes out within 10 s of `created`, however full the outbox is', async () => {
@@ -380,6 +378,22 @@ describe('links and plans', () => {
     expect(states).not.toContainEqual([true, 'dropped']);
   });
 
+  it('a pull request that an earlier turn of the session has linked is not linked again', () => {
+    const link = 'https://github.com/acme/lamp/pull/7';
+    for (const turn of [rig.turn('session', 'first'), rig.turn('session', 'second')]) {
+      rig.events(turn, ...successOf(`There: ${link}, ${link}1`));
+      rig.narrator().narrate(turn);
+    }
+    expect(updates()).toEqual([
+      {
+        addedExternalUrls: [
+          { label: 'acme/lamp#7', url: link },
+          { label: 'acme/lamp#71', url: `${link}1` },
+        ],
+      },
+    ]);
+  });
+
   it('a plan takes the place of the one before it that still waits', () => {
     const turn = rig.turn();
     const plan = (status: string) =>
@@ -424,93 +438,6 @@ describe('bug 5: a run that does more than can be told', () => {
     rig.events(turn, ...callOf('bash', { command: 'ls' }), ...messageOf(1, 'It is mended.'));
     rig.narrator(rig.store, () => true).narrate(turn);
     expect(texts()).toEqual(['thought: It is mended.']);
-  });
-});
-
-/** A store whose `n`-th statement fails; the count goes on over outbox and cursors. */
-function failingAt(store: Store, n: number): Store {
-  let count = 0;
-  const group = <Group extends object>(target: Group): Group =>
-    new Proxy(target, {
-      get: (object, name) => {
-        const value = Reflect.get(object, name) as unknown;
-        if (typeof value !== 'function') return value;
-        return (...args: unknown[]) => {
-          count += 1;
-          if (count === n) throw new Error('injected');
-          return Reflect.apply(value, object, args) as unknown;
-        };
-      },
-    });
-  const { linearOutbox, linearFacts } = store;
-  return { ...store, linearOutbox: group(linearOutbox), linearFacts: group(linearFacts) };
-}
-
-describe('a narrator that dies at any statement', () => {
-  it('leaves nothing behind, and the next one tells everything once', () => {
-    const turn = rig.turn();
-    const link = 'https://github.com/acme/lamp/pull/7';
-    rig.events(
-      turn,
-      ...messageOf(1, 'I look.'),
-      ...callOf('bash', { command: 'gh pr create' }, link),
-      ...callOf('todo', { todos: ['Look'] }),
-      ...messageOf(2, 'Done.', 'stop'),
-      ...successOf('Done.'),
-    );
-    const db = raw(rig.directory);
-    const before = JSON.stringify(dump(db));
-    let failures = 0;
-    for (let done = false; !done; ) {
-      const store = failingAt(rig.store, failures + 1);
-      const narrator = rig.narrator(store);
-      try {
-        done = narrator.narrate(turn);
-      } catch (error) {
-        expect((error as Error).message).toBe('injected');
-        failures += 1;
-        expect(JSON.stringify(dump(db)), `statement ${failures}`).toBe(before);
-      }
-    }
-    expect(failures, 'the commit has many statements').toBeGreaterThan(8);
-    const after = JSON.stringify(dump(db));
-    expect(rig.narrator().narrate(turn)).toBe(true);
-    expect(JSON.stringify(dump(db)), 'told again, nothing is new').toBe(after);
-    expect(texts()).toEqual([
-      'thought: I look.',
-      'bash: gh pr create',
-      `bash: gh pr create = ${link}`,
-      'todo: {"todos":["Look"]}',
-      'todo: {"todos":["Look"]} = done',
-      'response: Done.',
-    ]);
-  });
-
-  it('and one that is new after every event tells the same as one that never ended', () => {
-    const events = [
-      ...messageOf(1, 'I look.'),
-      ...callOf('bash', { command: 'ls' }),
-      ['agent.thought', { message: 2, block: 1, delta: 'Hm' }] as const,
-      ['agent.thought', { message: 2, block: 1, delta: 'm.' }] as const,
-      ...messageOf(2, 'One more.'),
-      ...callOf('read', { path: 'a.ts' }),
-      ...messageOf(3, 'Done.', 'stop'),
-      ...successOf('Done.'),
-    ];
-    const whole = rig.turn('whole');
-    const torn = rig.turn('torn');
-    const one = rig.narrator();
-    for (const event of events) {
-      rig.events(whole, event);
-      one.narrate(whole);
-    }
-    const ofWhole = texts();
-    raw(rig.directory).prepare('DELETE FROM linear_outbox').run();
-    for (const event of events) {
-      rig.events(torn, event);
-      rig.narrator().narrate(torn);
-    }
-    expect(texts()).toEqual(ofWhole);
   });
 });
 

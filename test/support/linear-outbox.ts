@@ -19,6 +19,23 @@ import { createHub } from '../../src/supervisor/hub.ts';
 import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { insertWorkUnit, open, raw, temporaryDirectory, WORKSPACE } from '../store/rig.ts';
 
+interface Row {
+  readonly kind: string;
+  readonly state: string;
+  readonly ephemeral: number;
+  readonly terminal: number;
+  readonly tries: number;
+  readonly body_json: string;
+}
+
+export interface Said {
+  /** In short, see {@link textOf}. */
+  readonly text: string;
+  readonly state: string;
+  readonly ephemeral: boolean;
+  readonly terminal: boolean;
+}
+
 /** The machine's clock, which tests replace by vitest's; random bytes are the machine's. */
 const ENTROPY: Entropy = {
   now: () => Date.now(),
@@ -218,8 +235,20 @@ export class OutboxRig {
     );
   }
 
-  rows(): { state: string; terminal: number; turn_id: string | null; body_json: string }[] {
-    return raw(this.directory).prepare('SELECT * FROM linear_outbox ORDER BY seq').all() as never;
+  /** What was put into the outbox to be said, in order. */
+  said(): Said[] {
+    return this.rows()
+      .filter(({ kind }) => kind === 'activity')
+      .map(({ body_json, state, ephemeral, terminal }) => ({
+        text: textOf((JSON.parse(body_json) as Pick<ActivityInput, 'content'>).content),
+        state,
+        ephemeral: ephemeral === 1,
+        terminal: terminal === 1,
+      }));
+  }
+
+  rows(): Row[] {
+    return raw(this.directory).prepare('SELECT * FROM linear_outbox ORDER BY seq').all() as Row[];
   }
 }
 

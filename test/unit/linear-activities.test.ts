@@ -86,6 +86,13 @@ describe('an ending', () => {
     );
   });
 
+  it('that is too long says where the whole of it is', () => {
+    const text = `\`\`\`\n${'x'.repeat(30_000)}\n\`\`\``;
+    const said = endingOf(speech, ending({ status: 'succeeded', text })) as { body: string };
+    expect(said.body.length).toBeLessThanOrEqual(20_000);
+    expect(said.body).toMatch(/x…\n```\n\n\*It is longer than fits here; .*`outlive logs h1`\.\*$/);
+  });
+
   it('is an answer, an error, a stop, or nothing', () => {
     const typeOf = (known: Partial<Ending>) => endingOf(speech, ending(known))?.type ?? null;
     expect(typeOf({ status: 'succeeded', text: 'x' })).toBe('response');

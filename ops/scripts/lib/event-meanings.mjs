@@ -33,6 +33,8 @@ export const EVENT_MEANINGS = {
   'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
   'diagnostic.version_unknown':
     'The spool goes on in a later format version; it is kept for an outlive that knows it.',
+  'diagnostic.undelivered':
+    'What was to be told to Linear was refused for good, or waited too long; `code` and `message` say which.',
   'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
   'diagnostic.provider_paused': 'A provider failed too often or named a reset: its work waits.',
   'attempt.opened': 'First spool line: nonce, InvocationID, boot id, pid.',
