@@ -53,8 +53,12 @@ function withSiblings(directory: string): string {
 }
 
 /** Whoever reads one can speak in the name of somebody else. */
-const secretFiles = (linear: Config['linear']): string[] =>
-  linear ? [linear.webhookSecretFile].filter((file) => path.isAbsolute(file)) : [];
+function secretFiles(linear: Config['linear']): string[] {
+  const { clientSecretFile = null, tokensFile = null } = linear?.app ?? {};
+  return [linear?.webhookSecretFile ?? null, clientSecretFile, tokensFile].filter(
+    (file) => file !== null && path.isAbsolute(file),
+  );
+}
 
 function nestPlaces(config: Config): NestPlaces {
   const { directories, home, file, runnerEnvironment, linear } = config;
@@ -103,7 +107,11 @@ function nestPlaces(config: Config): NestPlaces {
 }
 
 /** The places of a workspace. */
-export const sandboxPlaces = (config: Config): SandboxPlaces => ({
-  unit: unitPlaces(config.directories),
-  nest: nestPlaces(config),
-});
+export function sandboxPlaces(config: Config): SandboxPlaces {
+  const { inaccessible, readOnly } = unitPlaces(config.directories);
+  const secrets = secretFiles(config.linear).map((file) => `-${file}`);
+  return {
+    unit: { inaccessible: [...inaccessible, ...secrets], readOnly },
+    nest: nestPlaces(config),
+  };
+}

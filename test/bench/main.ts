@@ -12,6 +12,7 @@ import { measureDaemon } from './daemon.ts';
 import { measureFence } from './fence.ts';
 import { type Figure, table } from './figure.ts';
 import { measureIngest } from './ingest.ts';
+import { measureLinear } from './linear.ts';
 import { measureMemory } from './memory.ts';
 import { measureNest } from './nest.ts';
 import { measureQueue } from './queue.ts';
@@ -30,6 +31,7 @@ const GROUPS: Readonly<Record<string, (rounds: number) => Promise<Figure[]>>> = 
   memory: measureMemory,
   daemon: measureDaemon,
   ingest: measureIngest,
+  linear: measureLinear,
   queue: measureQueue,
   recovery: measureRecovery,
   tree: measureTree,

@@ -9,6 +9,7 @@ import { defaultTimeouts } from '../../src/domain/work-unit.ts';
 import { STORE_FILE } from '../../src/store/open.ts';
 import { refused, send } from '../support/api-http.ts';
 import { cli } from '../support/cli.ts';
+import { createdBody, delivery, SECRET } from '../support/linear-webhooks.ts';
 import { appears, Rig, ROOT, said, sequenceIsWhole, within } from '../support/rig.ts';
 
 /** A private host has a small file system of the user's own; a live one has none to spare. */
@@ -170,6 +171,42 @@ describe.skipIf(!HAS_DISK)('a full disk (needs the small disk of a private host)
     expect(after.workUnit.status).toBe('succeeded');
     expect((await rig.outcome(first.workUnit.id)).events).toEqual(first.events);
     await rig.unitsAreGone();
+  });
+
+  it('AC3: for a webhook of Linear’s: not 200, nothing half stored, and taken when it comes again', async () => {
+    const secret = path.join(rig.base, 'linear-secret');
+    const { configFile, apiSocket, store } = rig.config.directories;
+    writeFileSync(secret, SECRET);
+    mkdirSync(path.dirname(configFile), { recursive: true });
+    writeFileSync(configFile, JSON.stringify({ linear: { webhookSecretFile: secret } }));
+    await rig.startDaemon();
+    fill();
+    // The log has room of its own: each is large, so that it is soon used up.
+    const promptContext = 'x'.repeat(500_000);
+    const deliver = (session: string) =>
+      send({ socketPath: apiSocket }, delivery(createdBody(session, { promptContext })));
+    const stored: string[] = [];
+    let refusal = await deliver('s0');
+    for (let n = 1; refusal.status === 200 && n < 100; n++) {
+      stored.push(`s${n - 1}`);
+      refusal = await deliver(`s${n}`);
+    }
+    expect(refused(refusal)).toMatchObject({ status: 503, code: 'store_unavailable' });
+    expect(Number(refusal.headers['retry-after'])).toBeGreaterThan(0);
+    const sessions = (): unknown[] => {
+      const db = new Database(path.join(store, STORE_FILE), { readonly: true });
+      const found = db
+        .prepare('SELECT session_id FROM linear_deliveries ORDER BY id')
+        .pluck()
+        .all();
+      db.close();
+      return found;
+    };
+    expect(sessions()).toEqual(stored);
+    rmSync(filler);
+    const late = `s${stored.length}`;
+    expect((await deliver(late)).status).toBe(200);
+    expect(sessions()).toEqual([...stored, late]);
   });
 
   it('at the very first start: refused, and all is made when there is room', async () => {
