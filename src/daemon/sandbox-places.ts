@@ -55,9 +55,8 @@ function withSiblings(directory: string): string {
 /** Whoever reads one can speak in the name of somebody else. */
 function secretFiles(linear: Config['linear']): string[] {
   const { clientSecretFile = null, tokensFile = null } = linear?.app ?? {};
-  return [linear?.webhookSecretFile ?? null, clientSecretFile, tokensFile].filter(
-    (file) => file !== null && path.isAbsolute(file),
-  );
+  const files = [linear?.webhookSecretFile ?? null, clientSecretFile, tokensFile];
+  return files.filter((file) => file !== null).filter((file) => path.isAbsolute(file));
 }
 
 function nestPlaces(config: Config): NestPlaces {

@@ -1,8 +1,13 @@
 /** What is to go wrong, and for which calls. */
 
 export type Fault =
-  /** Answers with this HTTP status; `body` is sent as it is. */
-  | { readonly kind: 'status'; readonly status: number; readonly body?: string }
+  /** Answers with this HTTP status; `body` is sent as it is, `location` as that header. */
+  | {
+      readonly kind: 'status';
+      readonly status: number;
+      readonly body?: string;
+      readonly location?: string;
+    }
   /** Takes the request, does nothing, never answers. */
   | { readonly kind: 'hang' }
   /** Does nothing and breaks the connection. */
@@ -29,7 +34,7 @@ export class Faults {
 
   /**
    * The next `times` calls of this name meet the fault. Names are those of the journal
-   * (`agentActivityCreate`, `issue`, `token`); `*` is any.
+   * (`agentActivityCreate`, `issue`, `token`); `*` is any of the API.
    */
   next(name: string, fault: Fault, times = 1): void {
     this.#planned.push({ name, fault, left: times });
@@ -46,7 +51,8 @@ export class Faults {
 
   /** The one that this call meets, which is used up by it. */
   take(name: string): Fault | null {
-    const found = this.#planned.find((one) => one.name === name || one.name === '*');
+    const isApi = name !== 'token' && name !== 'revoke';
+    const found = this.#planned.find((one) => one.name === name || (isApi && one.name === '*'));
     if (found === undefined) return null;
     found.left--;
     if (found.left <= 0) this.#planned = this.#planned.filter((one) => one !== found);

@@ -210,6 +210,7 @@ export class LinearDouble {
         break;
       case 'status':
         call.status = fault.status;
+        if (fault.location !== undefined) response.setHeader('location', fault.location);
         response.writeHead(fault.status, { 'content-type': 'text/html' });
         response.end(fault.body ?? '<html><body>The service is not there</body></html>');
         break;
@@ -231,6 +232,10 @@ export class LinearDouble {
     const call = this.#journal.begin(name, { grant, scope: form.get('scope') }, this.clock.now());
     const fault = this.faults.take(name);
     if (await this.#isGivenUp(fault, call, response)) return;
+    if (fault?.kind === 'rate_limited') {
+      this.#refuse(response, call, rateLimited(fault.status), fault);
+      return this.#journal.finished(call);
+    }
     if (!/^application\/x-www-form-urlencoded\b/.test(request.headers['content-type'] ?? '')) {
       throw new Error('the body must be a form');
     }
