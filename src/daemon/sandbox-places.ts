@@ -59,6 +59,11 @@ const secretFiles = (linear: Config['linear']): string[] =>
     : [linear.webhookSecretFile, linear.app?.clientSecretFile, linear.app?.tokensFile].filter(
         (file): file is string => file != null && path.isAbsolute(file),
       );
+function secretFiles(linear: Config['linear']): string[] {
+  const { clientSecretFile = null, tokensFile = null } = linear?.app ?? {};
+  const files = [linear?.webhookSecretFile ?? null, clientSecretFile, tokensFile];
+  return files.filter((file) => file !== null).filter((file) => path.isAbsolute(file));
+}
 
 function nestPlaces(config: Config): NestPlaces {
   const { directories, home, file, runnerEnvironment, linear } = config;

@@ -199,10 +199,11 @@ export class Git {
       const names = named.split('\n').join(', ');
       return `its configuration names programs (${names}), which an agent may have written; those in ~/.gitconfig or ~/.ssh/config are used`;
     }
-    const own = Object.entries(person).filter(([name]) => !name.startsWith('GIT_'));
+    // Nor their PATH: it may begin with a directory in which an agent puts a git of its own.
+    const own = Object.entries(person).filter(([name]) => !/^(?:GIT_|PATH$)/.test(name));
     const environment = {
-      PATH,
       ...Object.fromEntries(own),
+      PATH,
       GIT_TERMINAL_PROMPT: '0',
       ...asVariables(SETTINGS),
     };

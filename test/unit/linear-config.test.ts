@@ -33,20 +33,49 @@ describe('linear', () => {
     const webhookSecretFile = path.join(home, 'secret');
     writeFileSync(webhookSecretFile, 'lin_wh_1\n');
     const config = load({ linear: { webhookSecretFile, organizationId: 'o' } });
-    expect(config.linear).toEqual({ webhookSecretFile, organizationId: 'o' });
+    expect(config.linear).toMatchObject({ webhookSecretFile, organizationId: 'o', app: null });
     expect(webhookSecret(config)).toBe('lin_wh_1');
   });
 
   it('or in a credential of the unit', () => {
     const env = { CREDENTIALS_DIRECTORY: '/run/credentials/x' };
-    expect(load({ linear: { webhookSecretCredential: 'linear' } }, env).linear).toEqual({
+    expect(load({ linear: { webhookSecretCredential: 'linear' } }, env).linear).toMatchObject({
       webhookSecretFile: '/run/credentials/x/linear',
       organizationId: null,
     });
   });
 
+  it('names the app, whose secret is in a file or a credential, and where Linear is', () => {
+    const section = { webhookSecretFile: '/a', clientId: 'app', url: 'http://127.0.0.1:1/' };
+    const { linear } = load({ linear: { ...section, clientSecretFile: '/b', tokensFile: '/c' } });
+    expect(linear).toMatchObject({
+      app: { clientId: 'app', clientSecretFile: '/b', tokensFile: '/c' },
+      urls: { api: 'http://127.0.0.1:1/graphql', token: 'http://127.0.0.1:1/oauth/token' },
+    });
+    const env = { CREDENTIALS_DIRECTORY: '/run/credentials/x' };
+    const handedIn = load({ linear: { ...section, clientSecretCredential: 'b' } }, env).linear;
+    expect(handedIn?.app).toMatchObject({
+      clientSecretFile: '/run/credentials/x/b',
+      tokensFile: null,
+    });
+  });
+
   it.each([
     [{}],
+    [{ webhookSecretFile: '/a', clientId: 'app' }],
+    [{ webhookSecretFile: '/a', clientSecretFile: '/b' }],
+    [{ webhookSecretFile: '/a', url: 'file:///etc' }],
+    [{ webhookSecretFile: '/a', repositories: [{ path: 'relative' }] }],
+    [{ webhookSecretFile: '/a', repositories: [{ path: '/r' }, { path: '/r' }] }],
+    [{ webhookSecretFile: '/a', repositories: [{ path: '/r', branchPrefix: '-x' }] }],
+    [
+      {
+        webhookSecretFile: '/a',
+        clientId: 'x',
+        clientSecretFile: '/b',
+        clientSecretCredential: 'c',
+      },
+    ],
     [{ webhookSecretFile: '/a', webhookSecretCredential: 'a' }],
     [{ webhookSecretFile: 'relative' }],
     [{ webhookSecretCredential: '../token' }],

@@ -176,9 +176,12 @@ describe('what a repository names is not run', () => {
     expect(existsSync(mark) ? readFileSync(mark, 'utf8') : '').toBe('');
   });
 
-  it('and variables of git in the daemon’s environment lead nowhere else', async () => {
+  it('and variables of the daemon’s environment lead git nowhere else', async () => {
     const rig = treeRig();
-    const environment = { HOME: rig.root, PATH: process.env['PATH'] ?? '', GIT_DIR: '/nowhere' };
+    const bin = path.join(rig.root, 'bin');
+    mkdirSync(bin);
+    writeFileSync(path.join(bin, 'git'), '#!/bin/sh\nexit 1\n', { mode: 0o755 });
+    const environment = { HOME: rig.root, PATH: bin, GIT_DIR: '/nowhere' };
     const tree = await rig.open({ environment }).ensure(rig.repository, ISSUE);
     expect(tree.notes).toEqual([]);
   });
