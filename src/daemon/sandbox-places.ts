@@ -53,12 +53,6 @@ function withSiblings(directory: string): string {
 }
 
 /** Whoever reads one can speak in the name of somebody else. */
-const secretFiles = (linear: Config['linear']): string[] =>
-  linear === null
-    ? []
-    : [linear.webhookSecretFile, linear.app?.clientSecretFile, linear.app?.tokensFile].filter(
-        (file): file is string => file != null && path.isAbsolute(file),
-      );
 function secretFiles(linear: Config['linear']): string[] {
   const { clientSecretFile = null, tokensFile = null } = linear?.app ?? {};
   const files = [linear?.webhookSecretFile ?? null, clientSecretFile, tokensFile];
