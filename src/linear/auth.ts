@@ -36,7 +36,7 @@ export const AGENT_SCOPE = 'read,write,app:assignable,app:mentionable';
 export interface TokenParts {
   readonly url: string;
   readonly credentials: LinearCredentials;
-  readonly entropy: Pick<Entropy, 'now'>;
+  readonly entropy: Pick<Entropy, 'now' | 'monotonic'>;
   readonly log: Logger;
   readonly health: AuthHealth;
   readonly deadlineMs: number;
@@ -94,7 +94,8 @@ class RenewedTokens implements Tokens {
   readonly #source: Source;
   #held: Held | null = null;
   #renewal: Promise<Held> | null = null;
-  #pausedUntil = 0;
+  /** By the monotonic clock. */
+  #pausedUntil = Number.NEGATIVE_INFINITY;
   #pauses = 0;
   #refusal: LinearError | null = null;
   #rejected = 0;
@@ -130,7 +131,7 @@ class RenewedTokens implements Tokens {
   }
 
   probeNow(): void {
-    this.#pausedUntil = 0;
+    this.#pausedUntil = Number.NEGATIVE_INFINITY;
     this.#pauses = 0;
   }
 
@@ -156,7 +157,7 @@ class RenewedTokens implements Tokens {
   /** Joins the renewal that is under way, or begins one. */
   async #renewed(): Promise<Held> {
     if (this.#renewal) return await this.#renewal;
-    if (this.#refusal && this.#parts.entropy.now() < this.#pausedUntil) throw this.#refusal;
+    if (this.#refusal && this.#parts.entropy.monotonic() < this.#pausedUntil) throw this.#refusal;
     this.#renewal = this.#renew();
     try {
       return await this.#renewal;
@@ -193,7 +194,7 @@ class RenewedTokens implements Tokens {
     health.failed(code, message);
     const pause = Math.min(PAUSE_MAX_MS, PAUSE_MS * 2 ** this.#pauses);
     this.#pauses = Math.min(this.#pauses + 1, 10);
-    this.#pausedUntil = entropy.now() + pause;
+    this.#pausedUntil = entropy.monotonic() + pause;
     this.#refusal = new LinearError({ kind: 'auth', message: `${message} (${code})` });
     return this.#refusal;
   }

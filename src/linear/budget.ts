@@ -1,7 +1,8 @@
 /**
  * What is left of Linear's budget, shared by all calls. Every answer tells it; who asks before
  * a call is refused here while Linear would refuse, and earlier the less urgent it is.
- * Times are milliseconds since the epoch.
+ * Times are milliseconds since the epoch; each wait is also bounded by the monotonic clock, so
+ * that a clock which is set back holds nothing up.
  */
 import type { Entropy } from '../domain/ids.ts';
 import { LinearError, type Priority } from './port.ts';
@@ -18,6 +19,11 @@ interface Pool {
   readonly limit: number;
   readonly remaining: number;
   readonly resetAt: number;
+}
+/** What is known of a pool, and when it was told by the monotonic clock. */
+interface Told {
+  readonly pool: Pool;
+  readonly toldAt: number;
 }
 
 /** For a person to see. */
@@ -44,16 +50,16 @@ function poolIn(headers: Headers, prefix: string): Pool | null {
 }
 
 export class Budget {
-  readonly #entropy: Pick<Entropy, 'now'>;
-  #requests: Pool | null = null;
-  #complexity: Pool | null = null;
+  readonly #entropy: Pick<Entropy, 'now' | 'monotonic'>;
+  #requests: Told | null = null;
+  #complexity: Told | null = null;
   /** Limits of single operations, by our name of the operation. */
-  readonly #endpoints = new Map<string, Pool>();
+  readonly #endpoints = new Map<string, Told>();
   #inFlight = 0;
-  #closedUntil = 0;
+  #closed = { until: 0, monotonic: 0 };
   #untold = 0;
 
-  constructor(entropy: Pick<Entropy, 'now'>) {
+  constructor(entropy: Pick<Entropy, 'now' | 'monotonic'>) {
     this.#entropy = entropy;
   }
 
@@ -62,14 +68,15 @@ export class Budget {
    * @throws LinearError `rate_limited` where it has to wait.
    */
   begin(operation: string, priority: Priority): void {
-    const now = this.#entropy.now();
-    const retryAt = Math.max(
-      this.#closedUntil,
-      this.#shut(this.#requests, priority, now, this.#inFlight),
-      this.#shut(this.#complexity, priority, now, 0),
-      this.#shut(this.#endpoints.get(operation) ?? null, 0, now, 0),
+    const wait = Math.max(
+      this.#closedFor(),
+      this.#shut(this.#requests, priority, this.#inFlight),
+      this.#shut(this.#complexity, priority, 0),
+      this.#shut(this.#endpoints.get(operation) ?? null, 0, 0),
     );
-    if (retryAt > now) throw new LinearError({ kind: 'rate_limited', retryAt });
+    if (wait > 0) {
+      throw new LinearError({ kind: 'rate_limited', retryAt: this.#entropy.now() + wait });
+    }
     this.#inFlight++;
   }
 
@@ -80,9 +87,14 @@ export class Budget {
 
   /** Takes what an answer tells of the budget. */
   observe(operation: string, headers: Headers): void {
-    this.#requests = poolIn(headers, 'x-ratelimit-requests') ?? this.#requests;
-    this.#complexity = poolIn(headers, 'x-ratelimit-complexity') ?? this.#complexity;
-    const endpoint = poolIn(headers, 'x-ratelimit-endpoint-requests');
+    const toldAt = this.#entropy.monotonic();
+    const told = (prefix: string): Told | null => {
+      const pool = poolIn(headers, prefix);
+      return pool && { pool, toldAt };
+    };
+    this.#requests = told('x-ratelimit-requests') ?? this.#requests;
+    this.#complexity = told('x-ratelimit-complexity') ?? this.#complexity;
+    const endpoint = told('x-ratelimit-endpoint-requests');
     if (endpoint) this.#endpoints.set(operation, endpoint);
   }
 
@@ -96,18 +108,26 @@ export class Budget {
     this.observe(operation, headers);
     const now = this.#entropy.now();
     const told = this.#told(operation, headers, now);
-    const wait = told ?? Math.min(UNTOLD_MAX_MS, UNTOLD_MS * 2 ** this.#untold++);
-    this.#closedUntil = now + Math.min(LONGEST_MS, wait);
-    return this.#closedUntil;
+    const untold = Math.min(UNTOLD_MAX_MS, UNTOLD_MS * 2 ** this.#untold);
+    if (told === null) this.#untold = Math.min(this.#untold + 1, 10);
+    const wait = Math.min(LONGEST_MS, told ?? untold);
+    this.#closed = { until: now + wait, monotonic: this.#entropy.monotonic() + wait };
+    return this.#closed.until;
   }
 
   view(): BudgetView {
-    const isClosed = this.#closedUntil > this.#entropy.now();
+    const wait = this.#closedFor();
     return {
-      requests: this.#requests,
-      complexity: this.#complexity,
-      closedUntil: isClosed ? this.#closedUntil : null,
+      requests: this.#requests?.pool ?? null,
+      complexity: this.#complexity?.pool ?? null,
+      closedUntil: wait > 0 ? this.#entropy.now() + wait : null,
     };
+  }
+
+  /** Milliseconds; by the clock that is through first, since one does not count suspend. */
+  #closedFor(): number {
+    const { until, monotonic } = this.#closed;
+    return Math.min(until - this.#entropy.now(), monotonic - this.#entropy.monotonic());
   }
 
   /** Milliseconds until a call makes sense, by what the refusal says; null when it does not. */
@@ -116,17 +136,20 @@ export class Budget {
     if (seconds !== null && seconds > 0) return seconds * 1_000;
     const endpoint = this.#endpoints.get(operation) ?? null;
     const resets = [this.#requests, this.#complexity, endpoint]
-      .filter((pool): pool is Pool => pool !== null && pool.remaining <= 0)
-      .map(({ resetAt }) => resetAt - now)
+      .filter((told): told is Told => told !== null && told.pool.remaining <= 0)
+      .map(({ pool }) => pool.resetAt - now)
       // A time that has passed is a clock that is set otherwise.
       .filter((wait) => wait > 0);
     return resets.length === 0 ? null : Math.max(...resets);
   }
 
-  /** Until when this pool lets no call of the priority through; 0 when it does. */
-  #shut(pool: Pool | null, priority: Priority, now: number, spoken: number): number {
-    if (pool === null || pool.resetAt <= now) return 0;
+  /** Milliseconds until the pool lets a call of this priority through; 0 or less when it does. */
+  #shut(told: Told | null, priority: Priority, spoken: number): number {
+    if (told === null) return 0;
+    const { pool, toldAt } = told;
     const left = pool.remaining - spoken;
-    return left > pool.limit * KEPT[priority] ? 0 : Math.min(pool.resetAt, now + LONGEST_MS);
+    if (left > pool.limit * KEPT[priority]) return 0;
+    const age = this.#entropy.monotonic() - toldAt;
+    return Math.min(pool.resetAt - this.#entropy.now(), LONGEST_MS - age);
   }
 }

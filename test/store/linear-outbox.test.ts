@@ -2,9 +2,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { changeIssue, changeSession, say, sayLast } from '../../src/linear/enqueue.ts';
 import type { ActivityContent } from '../../src/linear/port.ts';
-import { linearOutboxStatements } from '../../src/store/linear-outbox.ts';
-import { FakeApi, failing, failingAt, OutboxRig, textOf } from '../support/linear-outbox.ts';
-import { AT, cleanUp, open, planOf, raw } from './rig.ts';
+import { failing, OutboxRig, textOf } from '../support/linear-outbox.ts';
+import { AT, cleanUp, open, raw } from './rig.ts';
 
 let rig: OutboxRig;
 beforeEach(() => {
@@ -139,16 +138,6 @@ describe('what lies in the outbox', () => {
     await pass(MINUTE);
     expect(rig.api.updates).toHaveLength(1);
     expect(rig.api.issues).toEqual([{ issueId: 'i', input: { stateId: 's' } }]);
-  });
-});
-
-describe('the statements', () => {
-  it('find what waits by the index of what waits, whatever lies there delivered', () => {
-    const plan = planOf(rig.directory, (db) => {
-      linearOutboxStatements(db, 'main').heads();
-    });
-    expect(plan).toContain('idx_linear_outbox_pending');
-    expect(plan).not.toMatch(/SCAN (?!first)/);
   });
 });
 
@@ -497,40 +486,5 @@ describe('X04: a daemon that dies between a post and the note of it', () => {
     await pass(7_000);
     expect(rig.api.tries).toHaveLength(3);
     expect(states()).toEqual(['delivered']);
-  });
-});
-
-describe('a sender that fails at any statement', () => {
-  it('comes to the same end: one refusal told, one word in its place, each posted once more at most', async () => {
-    const refused = 'response: very long';
-    for (let n = 1; n <= 40; n++) {
-      const turn = rig.turn(`session ${n}`);
-      const api = new FakeApi();
-      api.behave = ({ content }) =>
-        textOf(content) === refused
-          ? failing({ kind: 'rejected', code: 'INPUT_ERROR', message: 'too long' })
-          : Promise.resolve();
-      const outbox = rig.start({}, api, failingAt(rig.store, n));
-      put(turn.sessionId, thought('progress'));
-      await pass(1);
-      putLast(turn, response('very long'));
-      await pass(30_000);
-      await outbox.stop();
-      const rows = rig.rows().filter(({ session_id }) => session_id === turn.sessionId);
-      expect(
-        rows.map(({ state }) => state),
-        `statement ${n}`,
-      ).toEqual(['delivered', 'failed', 'delivered']);
-      const told = rig.store.events.page(turn.workUnitId, 0, 10);
-      expect(
-        told.map(({ type }) => type),
-        `statement ${n}`,
-      ).toEqual(['diagnostic.undelivered']);
-      expect(
-        api.texts.map((text) => text.split(':')[0]),
-        `statement ${n}`,
-      ).toEqual(['thought', 'error']);
-      expect(api.tries.length, `statement ${n}`).toBeLessThanOrEqual(4);
-    }
   });
 });

@@ -34,7 +34,7 @@ export class LinearRig {
     this.secrets = [linear.oauth.clientSecret];
     this.entropy = {
       now: () => linear.clock.now(),
-      monotonic: () => performance.now(),
+      monotonic: () => linear.clock.now(),
       uptimeSeconds: () => os.uptime(),
       random: (size) => randomBytes(size),
     };
@@ -105,6 +105,11 @@ export class LinearRig {
       expiresAt: this.entropy.now() + 86_399_000,
       refreshing: false,
     });
+  }
+
+  /** What was logged as an error. */
+  errors(): string[] {
+    return this.#logged.filter((line) => (JSON.parse(line) as { level: number }).level >= 50);
   }
 
   /** @throws when the client sent what no good one sends. */

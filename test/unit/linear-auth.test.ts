@@ -2,6 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { OutliveError } from '../../src/domain/errors.ts';
+import { AuthHealth } from '../../src/linear/auth-health.ts';
 import { redeemCode } from '../../src/linear/redeem.ts';
 import type { TokenPair, TokenStore } from '../../src/linear/token-file.ts';
 import { LinearRig, problemOf } from '../support/linear-client.ts';
@@ -104,6 +106,30 @@ describe('client credentials', () => {
     linear.oauth.expireAccess();
     await Promise.all(Array.from({ length: 6 }, () => client.createActivity(activity(), 0)));
     expect(linear.oauth.minted).toBe(2);
+    expect(rig.errors()).toEqual([]);
+  });
+
+  it('is minted again also for a 401 without words', async () => {
+    const client = rig.minting();
+    await client.viewer();
+    linear.faults.next('agentActivityCreate', { kind: 'status', status: 401 });
+    await client.createActivity(activity(), 0);
+    expect(linear.oauth.minted).toBe(2);
+  });
+
+  it('a token that cannot be renewed early is tried again once a minute', async () => {
+    const client = rig.minting();
+    await client.viewer();
+    await linear.clock.advance(30 * DAY - HOUR / 2);
+    linear.faults.always('token', { kind: 'status', status: 502 });
+    for (let n = 0; n < 3; n++) await client.createActivity(activity(), 0);
+    await linear.waitFor(({ name, status }) => name === 'token' && status === 502);
+    for (let n = 0; n < 3; n++) await client.createActivity(activity(), 0);
+    expect(linear.calls('token')).toHaveLength(2);
+    await linear.clock.advance(60_000);
+    linear.faults.clear();
+    await client.createActivity(activity(), 0);
+    await linear.waitFor(() => linear.oauth.minted === 2);
   });
 
   it('a new token that is refused as well is a problem, and no storm', async () => {
@@ -137,6 +163,20 @@ describe('client credentials', () => {
       await client.viewer();
     },
   );
+
+  it('OAuth words in a 503 are no problem of a person', async () => {
+    const body = JSON.stringify({ error: 'temporarily_unavailable' });
+    linear.faults.next('token', { kind: 'status', status: 503, body });
+    expect((await problemOf(rig.minting().viewer())).kind).toBe('transient');
+  });
+
+  it('what the API repeats of a token is not told', async () => {
+    const granted = { access_token: 'told-by-nobody', expires_in: 3_600 };
+    linear.faults.next('token', { kind: 'status', status: 200, body: JSON.stringify(granted) });
+    const errors = [{ message: 'no told-by-nobody', extensions: { type: 'forbidden' } }];
+    linear.faults.next('viewer', { kind: 'status', status: 200, body: JSON.stringify({ errors }) });
+    expect(await problemOf(rig.minting().viewer())).toMatchObject({ message: 'no [token]' });
+  });
 
   it('what the endpoint repeats of a secret is not told', async () => {
     const { clientSecret } = linear.oauth;
@@ -333,5 +373,39 @@ describe('a pair of tokens', () => {
     await expect.poll(() => rig.health().problem()?.code).toBe('invalid_grant');
     await client.createActivity(activity(), 0);
     expect(rig.health().problem()?.code).toBe('invalid_grant');
+  });
+});
+
+describe('whether anybody may call', () => {
+  it('one problem after another is one trouble: it keeps when it began', async () => {
+    const health = rig.health();
+    health.failed('invalid_client', 'one');
+    const since = health.problem()?.since;
+    await linear.clock.advance(HOUR);
+    health.failed('invalid_grant', 'two');
+    expect(rig.health().problem()).toEqual({ code: 'invalid_grant', message: 'two', since });
+  });
+
+  it('what could not be stored is stored with the next word', () => {
+    const { store } = rig;
+    let isBroken = false;
+    const health = new AuthHealth({
+      store: {
+        linearFacts: store.linearFacts,
+        write: (work) => {
+          if (isBroken) throw new OutliveError('disk_full', 'no room');
+          return store.write(work);
+        },
+      },
+      entropy: rig.entropy,
+      log: rig.log(),
+    });
+    health.failed('invalid_grant', 'x');
+    isBroken = true;
+    health.good();
+    expect([health.problem(), rig.health().problem()?.code]).toEqual([null, 'invalid_grant']);
+    isBroken = false;
+    health.good();
+    expect(rig.health().problem()).toBe(null);
   });
 });

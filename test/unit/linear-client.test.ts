@@ -140,6 +140,12 @@ describe('recent sessions', () => {
     expect(linear.calls('agentSessions')).toHaveLength(3);
     expect(await client.recentSessions(since, 30)).toHaveLength(30);
     expect(linear.calls('agentSessions')).toHaveLength(5);
+    await linear.clock.advance(1);
+    const later = linear.clock.text();
+    await linear.clock.advance(1);
+    linear.world.prompt(session, 'only this one');
+    expect(await client.recentSessions(later, 100)).toHaveLength(1);
+    expect(linear.calls('agentSessions')).toHaveLength(6);
   });
 
   it('have all their prompts, however many', async () => {
@@ -216,6 +222,13 @@ describe('a failure', () => {
     });
   });
 
+  it('a redirect is not followed: the token stays here', async () => {
+    const location = `${linear.url}/elsewhere`;
+    linear.faults.next('agentActivityCreate', { kind: 'status', status: 307, location });
+    expect((await problemOf(client.createActivity(thought(), 0))).kind).toBe('transient');
+    expect(linear.violations()).toEqual([]);
+  });
+
   it('an answer in another shape passes, and names the field', async () => {
     const body = JSON.stringify({ data: { issue: { id: 7 } } });
     linear.faults.next('issue', { kind: 'status', status: 200, body });
@@ -290,6 +303,11 @@ describe('the budget', () => {
       await client.createActivity(thought(), 2);
     },
   );
+
+  it('a 429 without words is one as well', async () => {
+    linear.faults.next('agentActivityCreate', { kind: 'status', status: 429 });
+    expect(await limited()).toBe(linear.clock.now() + 60_000);
+  });
 
   it('bug 34: a read is no "not found" while the budget is used up', async () => {
     await client.viewer();

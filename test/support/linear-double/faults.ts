@@ -1,8 +1,13 @@
 /** What is to go wrong, and for which calls. */
 
 export type Fault =
-  /** Answers with this HTTP status; `body` is sent as it is. */
-  | { readonly kind: 'status'; readonly status: number; readonly body?: string }
+  /** Answers with this HTTP status; `body` is sent as it is, `location` as that header. */
+  | {
+      readonly kind: 'status';
+      readonly status: number;
+      readonly body?: string;
+      readonly location?: string;
+    }
   /** Takes the request, does nothing, never answers. */
   | { readonly kind: 'hang' }
   /** Does nothing and breaks the connection. */

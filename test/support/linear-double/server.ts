@@ -210,6 +210,7 @@ export class LinearDouble {
         break;
       case 'status':
         call.status = fault.status;
+        if (fault.location !== undefined) response.setHeader('location', fault.location);
         response.writeHead(fault.status, { 'content-type': 'text/html' });
         response.end(fault.body ?? '<html><body>The service is not there</body></html>');
         break;
