@@ -40,7 +40,9 @@ describe('a sender that fails at any statement', () => {
           ? failing({ kind: 'rejected', code: 'INPUT_ERROR', message: 'too long' })
           : Promise.resolve();
       const outbox = rig.start({}, api, failingAt(rig.store, n));
-      rig.writer.commit(({ at }) => say(rig.parts(), at, turn, { content: PROGRESS }));
+      rig.writer.commit(({ at }) =>
+        say(rig.parts(), at, { ...turn, turnId: null }, { content: PROGRESS }),
+      );
       outbox.wake();
       await pass(1);
       rig.writer.commit(({ at }) => sayLast(rig.parts(), at, turn, ANSWER));
