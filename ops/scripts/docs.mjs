@@ -145,7 +145,9 @@ ${table(['code', 'HTTP', 'exit', 'title'], rows)}`;
 
 /** Text of the parts that write events. */
 function writersText() {
-  const rooms = ['attempt', 'supervisor', 'recovery', 'linear'].map((room) => path.join('src', room));
+  const rooms = ['attempt', 'supervisor', 'recovery', 'linear'].map((room) =>
+    path.join('src', room),
+  );
   const filesOf = (room) => readdirSync(path.join(checkout, room));
   return rooms
     .flatMap((room) => filesOf(room).map((file) => read(checkout, path.join(room, file))))

@@ -82,7 +82,17 @@ const listedSchema = z.object({
   createdAt: z.string(),
   updatedAt: z.string(),
   appUser: identified,
-  issue: identified.nullish(),
+  issue: z
+    .object({
+      id: z.string(),
+      identifier: z.string(),
+      title: z.string(),
+      url: z.string(),
+      description: z.string().nullish(),
+      team: z.object({ id: z.string(), key: z.string() }),
+    })
+    .nullish(),
+  comment: z.object({ id: z.string(), body: z.string() }).nullish(),
   activities: z.object({
     nodes: z.array(promptSchema),
     pageInfo: z.object({ hasNextPage: z.boolean() }),
@@ -192,11 +202,12 @@ class Client implements LinearClient {
       const called = await this.#read('agentSession', PROMPTS, { id: node.id, since });
       prompts = read('agentSession', promptsSchema, called).activities.nodes;
     }
-    const { id, status, createdAt, updatedAt } = node;
+    const { id, status, createdAt, updatedAt, issue, comment } = node;
     return {
       id,
       status,
-      issueId: node.issue?.id ?? null,
+      issue: issue ? { ...issue, description: issue.description ?? null } : null,
+      comment: comment ?? null,
       createdAt,
       updatedAt,
       prompts: prompts

@@ -51,7 +51,16 @@ export interface IssueFacts {
 export interface ListedSession {
   readonly id: string;
   readonly status: string;
-  readonly issueId: string | null;
+  readonly issue: {
+    readonly id: string;
+    readonly identifier: string;
+    readonly title: string;
+    readonly url: string;
+    readonly description: string | null;
+    readonly team: { readonly id: string; readonly key: string };
+  } | null;
+  /** What it was opened with; null where there is no text, or Linear does not say it. */
+  readonly comment: { readonly id: string; readonly body: string } | null;
   readonly createdAt: string;
   readonly updatedAt: string;
   /** Prompts of people, oldest first. */

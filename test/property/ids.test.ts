@@ -6,6 +6,7 @@ import {
   randomHandle,
   shortId,
   timestamp,
+  uuidv4,
   uuidv7,
 } from '../../src/domain/ids.ts';
 import { handleSchema } from '../../src/domain/names.ts';
@@ -15,6 +16,22 @@ const time = fc.integer({ min: 0, max: 2 ** 48 - 1 });
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
 
 const at = (now: number, random: Uint8Array) => ({ now: () => now, random: () => random });
+
+describe('uuidv4', () => {
+  it('is well-formed, keeps all other bits, and leaves the bytes alone', () => {
+    fc.assert(
+      fc.property(bytes(16), (random) => {
+        const before = Uint8Array.from(random);
+        const id = uuidv4({ random: () => random });
+        expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+        const hex = Buffer.from(before).toString('hex');
+        const kept = (text: string) => text.slice(0, 12) + text.slice(13, 16) + text.slice(17);
+        expect(kept(id.replaceAll('-', ''))).toBe(kept(hex));
+        expect(random).toEqual(before);
+      }),
+    );
+  });
+});
 
 describe('uuidv7', () => {
   it('is well-formed: version 7, variant 10, lower-case hex', () => {

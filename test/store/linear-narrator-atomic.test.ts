@@ -1,8 +1,7 @@
 /** A narrator that dies between any two statements tells nothing twice and leaves nothing out. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Store } from '../../src/store/store.ts';
 import { dump } from '../support/dump.ts';
-import { callOf, messageOf, OutboxRig, successOf } from '../support/linear-outbox.ts';
+import { callOf, failingAt, messageOf, OutboxRig, successOf } from '../support/linear-outbox.ts';
 import { cleanUp, raw } from './rig.ts';
 
 let rig: OutboxRig;
@@ -20,25 +19,6 @@ function outcomeOf<Result>(work: () => Result): Result | string {
   } catch (error) {
     return (error as Error).message;
   }
-}
-
-/** A store whose `n`-th statement fails; the count goes on over outbox and cursors. */
-function failingAt(store: Store, n: number): Store {
-  let count = 0;
-  const group = <Group extends object>(target: Group): Group =>
-    new Proxy(target, {
-      get: (object, name) => {
-        const value = Reflect.get(object, name) as unknown;
-        if (typeof value !== 'function') return value;
-        return (...args: unknown[]) => {
-          count += 1;
-          if (count === n) throw new Error('injected');
-          return Reflect.apply(value, object, args) as unknown;
-        };
-      },
-    });
-  const { linearOutbox, linearFacts } = store;
-  return { ...store, linearOutbox: group(linearOutbox), linearFacts: group(linearFacts) };
 }
 
 describe('a narrator that dies at any statement', () => {

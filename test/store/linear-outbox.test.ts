@@ -2,9 +2,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { changeIssue, changeSession, say, sayLast } from '../../src/linear/enqueue.ts';
 import type { ActivityContent } from '../../src/linear/port.ts';
-import { linearOutboxStatements } from '../../src/store/linear-outbox.ts';
 import { failing, OutboxRig, textOf } from '../support/linear-outbox.ts';
-import { AT, cleanUp, open, planOf, raw } from './rig.ts';
+import { AT, cleanUp, open, raw } from './rig.ts';
 
 let rig: OutboxRig;
 beforeEach(() => {
@@ -139,16 +138,6 @@ describe('what lies in the outbox', () => {
     await pass(MINUTE);
     expect(rig.api.updates).toHaveLength(1);
     expect(rig.api.issues).toEqual([{ issueId: 'i', input: { stateId: 's' } }]);
-  });
-});
-
-describe('the statements', () => {
-  it('find what waits by the index of what waits, whatever lies there delivered', () => {
-    const plan = planOf(rig.directory, (db) => {
-      linearOutboxStatements(db, 'main').heads();
-    });
-    expect(plan).toContain('idx_linear_outbox_pending');
-    expect(plan).not.toMatch(/SCAN (?!first)/);
   });
 });
 

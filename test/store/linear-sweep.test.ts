@@ -102,7 +102,7 @@ class Scene {
     });
   }
 
-  listed({ id, status, issue, createdAt, updatedAt }: Session): ListedSession {
+  listed({ id, status, issue, comment, createdAt, updatedAt }: Session): ListedSession {
     const text = (ms: number): string => new Date(ms).toISOString();
     const prompts = this.linear.world.activities
       .filter((one) => one.sessionId === id && one.content['type'] === 'prompt')
@@ -113,7 +113,11 @@ class Scene {
         createdAt: one.createdAt,
       }));
     const times = { createdAt: text(createdAt), updatedAt: text(updatedAt) };
-    return { id, status, issueId: issue?.id ?? null, ...times, prompts };
+    const about = issue && {
+      ...{ id: issue.id, identifier: issue.identifier, title: issue.title },
+      ...{ url: '', description: issue.description, team: issue.team },
+    };
+    return { id, status, issue: about, comment, ...times, prompts };
   }
 
   async webhook(delivery: Delivery): Promise<void> {
@@ -258,7 +262,7 @@ describe('a sweep; X16', () => {
     const scene = new Scene();
     const at = (ms: number): string => new Date(scene.linear.clock.now() - ms).toISOString();
     const session = (id: string, ms: number): ListedSession => ({
-      ...{ id, status: 'pending', issueId: null, prompts: [] },
+      ...{ id, status: 'pending', issue: null, comment: null, prompts: [] },
       ...{ createdAt: at(ms), updatedAt: at(ms) },
     });
     scene.extra = [

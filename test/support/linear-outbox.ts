@@ -20,6 +20,7 @@ import { createWriter, type Writer } from '../../src/supervisor/writer.ts';
 import { insertWorkUnit, open, raw, temporaryDirectory, WORKSPACE } from '../store/rig.ts';
 
 interface Row {
+  readonly session_id: string;
   readonly kind: string;
   readonly state: string;
   readonly ephemeral: number;
@@ -250,6 +251,25 @@ export class OutboxRig {
   rows(): Row[] {
     return raw(this.directory).prepare('SELECT * FROM linear_outbox ORDER BY seq').all() as Row[];
   }
+}
+
+/** A store whose `n`-th statement fails; the count goes on over outbox and cursors. */
+export function failingAt(store: Store, n: number): Store {
+  let count = 0;
+  const group = <Group extends object>(target: Group): Group =>
+    new Proxy(target, {
+      get: (object, name) => {
+        const value = Reflect.get(object, name) as unknown;
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          count += 1;
+          if (count === n) throw new Error('injected');
+          return Reflect.apply(value, object, args) as unknown;
+        };
+      },
+    });
+  const { linearOutbox, linearFacts } = store;
+  return { ...store, linearOutbox: group(linearOutbox), linearFacts: group(linearFacts) };
 }
 
 let calls = 0;

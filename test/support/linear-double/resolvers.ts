@@ -127,6 +127,7 @@ class Views {
       appUser: () => this.user(session.appUserId),
       creator: () => (session.creator ? this.person(session.creator) : null),
       issue: () => (issue ? this.issue(issue) : null),
+      comment: session.comment,
       activities: (page: Page & { filter?: { type?: Comparator; createdAt?: Comparator } }) => {
         const fit = this.#world
           .seen(session.id)

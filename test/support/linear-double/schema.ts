@@ -129,6 +129,7 @@ const SDL = /* GraphQL */ `
     appUser: User!
     creator: User
     issue: Issue
+    comment: Comment
     activities(
       first: Int
       after: String
@@ -145,6 +146,11 @@ const SDL = /* GraphQL */ `
     updatedAt: DateTime!
     startedAt: DateTime
     endedAt: DateTime
+  }
+
+  type Comment {
+    id: ID!
+    body: String!
   }
 
   type AgentSessionConnection {
