@@ -16,6 +16,8 @@ export interface RequestRecord {
   /** Number of messages. */
   messages: number;
   lastUserText: string;
+  /** What each message says, cut to 2000 characters; system prompts left out. */
+  texts: readonly string[];
   /** The script line that was played. */
   turn: string;
   /** HTTP status of the answer, 0 while there is none. */
@@ -56,6 +58,7 @@ export class Journal {
       roles: [],
       messages: 0,
       lastUserText: '',
+      texts: [],
       turn: '',
       status: 0,
       usage: null,

@@ -47,6 +47,8 @@ interface Context {
 
 // A client may use a connection again at the very moment the server gives it up;
 // Pi would then report "Connection error". So the server does not give up.
+/** Of each text that the journal keeps. */
+const TEXT_LENGTH = 2_000;
 const KEEP_ALIVE_MS = 600_000;
 
 /** Starts a scripted model on loopback. */
@@ -154,6 +156,9 @@ async function chat(
       roles: asked.messages.map((message) => message.role),
       messages: asked.messages.length,
       lastUserText: lastUserText(asked.messages),
+      texts: asked.messages
+        .filter(({ role }) => role !== 'system' && role !== 'developer')
+        .map(({ text }) => text.slice(0, TEXT_LENGTH)),
     });
     const turn = nextTurn(asked, session, context.faults);
     note({ turn: turn.line });
