@@ -160,7 +160,7 @@ class Driver implements LinearAgent {
     const session = next && this.#rows.session(next.sessionId);
     if (this.#closing || !next || !session) return;
     const found = await this.#options.place(session);
-    if (found.kind === 'ready') this.#begin(next, session, found.cwd);
+    if (found.kind === 'ready') await this.#begin(next, session, found.cwd);
     else if (found.kind === 'failed') this.#fail(next, found.message);
   }
 
@@ -179,16 +179,17 @@ class Driver implements LinearAgent {
   }
 
   /** Submits the work of a turn; the turn's id makes a second submit the same one. */
-  #begin(turn: LinearTurnRow, session: LinearSessionRow, cwd: string): void {
+  async #begin(turn: LinearTurnRow, session: LinearSessionRow, cwd: string): Promise<void> {
     const { context, supervisor, voice } = this.#options;
+    const prompt = await promptOf(context, turn, session);
     // Stopped, or joined by a later prompt, while its place was made.
-    if (this.#rows.turn(turn.id)?.state !== 'pending') return;
+    if (this.#closing || this.#rows.turn(turn.id)?.state !== 'pending') return;
     if (isGone(context, session)) {
       this.#beginAnew(session);
       this.#askForHelp(turn, 'pending', CONVERSATION_GONE);
       return;
     }
-    const input = startWorkUnitSchema.parse(requestOf(this.#options, turn, session, cwd));
+    const input = startWorkUnitSchema.parse(requestOf(this.#options, session, { prompt, cwd }));
     const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
     context.writer.commit(({ at }) => {
       const patch = { state: 'running', workUnitId: workUnit.id, startedAt: at } as const;
@@ -275,9 +276,8 @@ const ENDS: ReadonlySet<string> = new Set([
 
 function requestOf(
   { request, context }: LinearAgentOptions,
-  turn: LinearTurnRow,
   session: LinearSessionRow,
-  cwd: string,
+  work: { readonly prompt: string; readonly cwd: string },
 ): StartWorkUnitInput {
   return {
     ...request,
@@ -286,10 +286,9 @@ function requestOf(
     ownerId: session.id,
     createdByClientId: 'linear',
     runnerId: 'pi',
-    prompt: promptOf(context.store, turn, session),
+    ...work,
     conversation: conversationOf(context.store, session),
-    cwd,
-    externalSubject: `linear:${turn.channelKey}`,
-    leases: [{ type: 'external_workspace', key: `linear:${turn.channelKey}` }],
+    externalSubject: `linear:${session.channelKey}`,
+    leases: [{ type: 'external_workspace', key: `linear:${session.channelKey}` }],
   };
 }

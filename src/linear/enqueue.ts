@@ -72,7 +72,7 @@ const lastWord = (desk: Desk, at: string, to: OfTurn, content: ActivityContent) 
 };
 
 /**
- * The last word of a turn: a response or an error. What else of the turn waits is dropped.
+ * The last word of a turn: a response, an error, a question. What waits before it goes out first.
  * @returns false when it has one already, or another turn took its place.
  */
 export function sayLast(desk: Desk, at: string, to: OfTurn, content: ActivityContent): boolean {

@@ -77,7 +77,8 @@ export interface Asked extends Question {
 export interface Surroundings {
   readonly speech: Speech;
   readonly handle: string;
-  approval(id: string): Asked | null;
+  /** The question that an event is about. */
+  approval(event: Pick<EventRow, 'attemptId' | 'data'>): Asked | null;
   /** Too much waits already: what only passes is left out, and calls are counted. */
   pressed(): boolean;
 }
@@ -222,9 +223,9 @@ function callOver(
 
 /** A question is told once, as long as it is open; its answer sets the session to work again. */
 function approvalChanged(before: Narration, event: EventRow, around: Surroundings): Step {
-  const id = text(event, 'approvalId') ?? '';
-  const row = around.approval(id);
+  const row = around.approval(event);
   if (row === null) return quiet(before);
+  const { approvalId: id } = row;
   const wasAsked = before.asked.includes(id);
   if (row.status === 'pending' && !wasAsked) {
     const { state, told } = flush(before, around);
@@ -321,6 +322,7 @@ function read(state: Narration, event: EventRow, around: Surroundings): Step {
       return quiet({ ...state, final: text(event, 'text')?.slice(0, TEXT_LENGTH) ?? null });
     case 'attempt.opened':
       return quiet({ ...state, calls: {}, final: null });
+    case 'approval.requested':
     case 'approval.changed':
       return approvalChanged(state, event, around);
     case 'work_unit.queued':

@@ -157,8 +157,12 @@ class TurnNarrator implements Narrator {
       speech: this.#speech,
       handle,
       pressed: () => outbox.pressed() || before + told.length > CROWDED,
-      approval: (id) => {
-        const row = store.approvals.get(id);
+      approval: ({ attemptId, data: { approvalId, toolCallId } }) => {
+        // The runner asks by its call; from then on the question has a name.
+        const row =
+          typeof approvalId === 'string'
+            ? store.approvals.get(approvalId)
+            : store.approvals.getByCall(attemptId ?? '', String(toolCallId));
         return row && { ...row, approvalId: row.id };
       },
     };

@@ -9,6 +9,7 @@ import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSpeech } from './activities.ts';
 import type { Place } from './agent.ts';
+import type { BranchedIssue } from './branch-name.ts';
 import { changeIssue, say } from './enqueue.ts';
 import type { Outbox } from './outbox.ts';
 import { type IssueFacts, type LinearApi, LinearError } from './port.ts';
@@ -31,6 +32,9 @@ type Routed = z.infer<typeof routedSchema>;
 /** States of an issue that are left as they are: begun, over, or not accepted yet. */
 const LEFT: ReadonlySet<string> = new Set(['started', 'completed', 'canceled', 'triage']);
 
+const routeOf = ({ channelKey }: Pick<LinearSessionRow, 'channelKey'>): string =>
+  `route ${channelKey}`;
+
 /** See {@link Place}. */
 export class Places {
   readonly #parts: PlaceParts;
@@ -42,7 +46,8 @@ export class Places {
   /** Repeatable; what it asked or began before is not asked or begun again. */
   readonly of = async (session: LinearSessionRow): Promise<Place> => {
     try {
-      const issue = session.issueId === null ? null : await this.#parts.api.issue(session.issueId);
+      const issue = await this.#issue(session);
+      if (issue === 'unknown') return await this.#without(session);
       if (issue) await this.#take(session, issue);
       const found = this.#repository(session, issue);
       if (found === 'asked') return { kind: 'asked' };
@@ -52,6 +57,28 @@ export class Places {
       return this.#failed(error);
     }
   };
+
+  /** `unknown` while Linear cannot be asked, and work could begin all the same. */
+  async #issue(session: LinearSessionRow): Promise<IssueFacts | null | 'unknown'> {
+    const { api, routing } = this.#parts;
+    if (session.issueId === null) return null;
+    try {
+      return await api.issue(session.issueId);
+    } catch (error) {
+      if (!(error instanceof LinearError) || error.problem.kind === 'rejected') throw error;
+      const isPlaced = routing.repositories.length === 0 || this.#known(session) !== null;
+      if (!isPlaced) throw error;
+      return 'unknown';
+    }
+  }
+
+  /** The issue's place is decided: what Linear has to say of it can wait for the next turn. */
+  async #without(session: LinearSessionRow): Promise<Place> {
+    const repository = this.#known(session);
+    if (repository === null) return { kind: 'ready', cwd: this.#plainDirectory() };
+    const { identifier } = session;
+    return this.#tree(session, { identifier, branchName: null }, repository);
+  }
 
   #plainDirectory(): string {
     const { routing, context } = this.#parts;
@@ -90,16 +117,26 @@ export class Places {
     outbox.wake();
   }
 
+  #routed(session: LinearSessionRow): Routed {
+    const known = routedSchema.safeParse(this.#fact(routeOf(session)));
+    return known.success ? known.data : { path: null, asked: false };
+  }
+
+  /** The repository the issue was given before; null when there was none, or it is gone. */
+  #known(session: LinearSessionRow): LinearRepository | null {
+    const { path } = this.#routed(session);
+    return this.#parts.routing.repositories.find((one) => one.path === path) ?? null;
+  }
+
   /** Null where work is done in a plain directory. */
   #repository(
     session: LinearSessionRow,
     issue: IssueFacts | null,
   ): LinearRepository | null | 'asked' {
     const { routing } = this.#parts;
-    const name = `route ${session.channelKey}`;
-    const known = routedSchema.safeParse(this.#fact(name));
-    const before: Routed = known.success ? known.data : { path: null, asked: false };
-    const kept = routing.repositories.find(({ path }) => path === before.path);
+    const name = routeOf(session);
+    const before = this.#routed(session);
+    const kept = this.#known(session);
     if (kept) return kept;
     const found = route(issue, routing);
     if (found.kind === 'directory') return null;
@@ -138,18 +175,20 @@ export class Places {
     context.writer.commit(({ at }) => {
       say(context, at, to, said, true);
       const value = { path: null, asked: true } satisfies Routed;
-      context.store.linearFacts.put(`route ${session.channelKey}`, value, at);
+      context.store.linearFacts.put(routeOf(session), value, at);
     });
     outbox.wake();
   }
 
   async #tree(
     session: LinearSessionRow,
-    issue: IssueFacts,
+    issue: Omit<BranchedIssue, 'key'>,
     repository: LinearRepository,
   ): Promise<Place> {
     const { worktrees, context } = this.#parts;
-    const tree = await worktrees.ensure(repository, { ...issue, key: session.channelKey });
+    const { identifier, branchName } = issue;
+    const named = { key: session.channelKey, identifier, branchName };
+    const tree = await worktrees.ensure(repository, named);
     if (session.workTree !== tree.path) context.store.linear.setWorkTree(session.id, tree.path);
     return tree.setup === null
       ? { kind: 'ready', cwd: tree.path }

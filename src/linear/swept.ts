@@ -44,7 +44,7 @@ function sessionBody(session: ListedSession, { organizationId, appUserId }: Swep
   const { id, status, issue, createdAt, updatedAt } = session;
   const opening = session.prompts.find((prompt) => isOpening(session, prompt));
   const said = opening ? { id: opening.id, body: opening.body } : null;
-  const about = { issueId: issue?.id ?? null, issue, comment: session.comment ?? said };
+  const about = { issueId: issue?.id ?? null, issue, comment: said ?? session.comment };
   return { id, status, ...about, createdAt, updatedAt, organizationId, appUserId };
 }
 

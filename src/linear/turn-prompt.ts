@@ -1,10 +1,12 @@
 /** What a turn says to the model, with the words of turns whose place it took. */
-import { continuationPrompt } from '../domain/resume.ts';
+import { continuationPrompt, type ResumeNote } from '../domain/resume.ts';
+import type { AttemptRow } from '../store/attempts.ts';
 import type { LinearSessionRow, LinearTurnRow } from '../store/linear-turns.ts';
-import type { Store } from '../store/store.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import { attemptPaths } from '../supervisor/attempt-directory.ts';
+import type { Context } from '../supervisor/context.ts';
+import { gatherLoss, noteOf } from '../supervisor/lost.ts';
 import { conversationOf, generationOf } from './conversation.ts';
-
-type Read = Pick<Store, 'linear' | 'linearFacts' | 'workUnits' | 'attempts'>;
 
 /** Sent where there is nothing to say but to go on. */
 const GO_ON = 'Go on.';
@@ -14,22 +16,38 @@ const BEGUN_ANEW =
   'anything again. It began with:';
 const SAID_NOW = 'Now you are asked:';
 
+/** Calls that the conversation leaves open: an attempt that was to be interrupted died first. */
+async function leftOpen(
+  context: Context,
+  workUnit: WorkUnitRow,
+  attempt: AttemptRow,
+): Promise<ResumeNote | null> {
+  const evidence = await gatherLoss(workUnit, attemptPaths(context.settings, attempt));
+  const { session } = evidence;
+  if (session?.kind !== 'whole' || session.openCalls.length === 0) return null;
+  return noteOf(context, attempt, 'no_evidence', evidence);
+}
+
 /**
- * What is still owed of an earlier turn: its prompt where nothing ever ran of it, the note of
- * a loss that was not gone on from, nothing where the conversation has it all.
+ * What is still owed of an earlier turn: its whole prompt where nothing ever ran of it, the note
+ * of a loss that was not gone on from, nothing where the conversation has it all.
  */
-function owed(store: Read, earlier: LinearTurnRow): string | null {
-  if (earlier.workUnitId === null) return earlier.prompt;
-  const hasRun = store.attempts
-    .listByWorkUnit(earlier.workUnitId)
-    .some(({ opened }) => opened !== null);
-  if (!hasRun) return earlier.prompt;
-  const note = store.workUnits.get(earlier.workUnitId)?.resume ?? null;
+async function owed(context: Context, earlier: LinearTurnRow): Promise<string | null> {
+  const { store } = context;
+  const workUnit = earlier.workUnitId === null ? null : store.workUnits.get(earlier.workUnitId);
+  if (workUnit === null) return earlier.prompt;
+  const last = store.attempts
+    .listByWorkUnit(workUnit.id)
+    .filter(({ opened }) => opened !== null)
+    .at(-1);
+  // It may carry words of turns before it.
+  if (last === undefined) return workUnit.request.prompt ?? earlier.prompt;
+  const note = workUnit.resume ?? (await leftOpen(context, workUnit, last));
   return note === null ? null : continuationPrompt(note);
 }
 
 /** The turn that a continuation goes on with. */
-function origin({ linear }: Read, turn: LinearTurnRow): LinearTurnRow | null {
+function origin({ linear }: Context['store'], turn: LinearTurnRow): LinearTurnRow | null {
   const [, id = ''] = /^continue:(.+)$/.exec(turn.sourceKey) ?? [];
   return id === '' ? null : linear.turn(id);
 }
@@ -38,12 +56,13 @@ function origin({ linear }: Read, turn: LinearTurnRow): LinearTurnRow | null {
  * The whole prompt, in the order in which things were said. Turns of the same session that
  * this one interrupted come first: nothing that a person wrote is lost, nothing said twice.
  */
-export function promptOf(
-  store: Read,
+export async function promptOf(
+  context: Context,
   turn: LinearTurnRow,
   session: Pick<LinearSessionRow, 'id'>,
-): string {
-  const said = wordsOf(store, turn);
+): Promise<string> {
+  const { store } = context;
+  const said = await wordsOf(context, turn);
   const conversation = conversationOf(store, session);
   // In another conversation than the first nobody knows what this is about.
   if (generationOf(store, session) === 1 || store.workUnits.hasSpoken(conversation)) return said;
@@ -53,14 +72,21 @@ export function promptOf(
     : [BEGUN_ANEW, first.prompt, SAID_NOW, said].join('\n\n');
 }
 
-function wordsOf(store: Read, turn: LinearTurnRow): string {
+async function wordsOf(context: Context, turn: LinearTurnRow): Promise<string> {
+  const { store } = context;
   const from = origin(store, turn);
-  const begun = from && owed(store, from);
-  if (from !== null && begun === from.prompt) return begun;
+  const begun = from && (await owed(context, from));
+  // Nothing of it ever ran: it is not gone on with but begun.
+  if (from !== null && begun !== null && !hasRun(context, from)) return begun;
   const taken = store.linear
     .turnsOfSession(turn.sessionId)
-    .filter(({ interruptedBy, workUnitId }) => interruptedBy === turn.id && workUnitId !== null)
-    .flatMap((earlier) => owed(store, earlier) ?? []);
-  const parts = [...taken, ...(begun === null ? [] : [begun]), turn.prompt];
+    .filter(({ interruptedBy, workUnitId }) => interruptedBy === turn.id && workUnitId !== null);
+  const parts: string[] = [];
+  for (const earlier of taken) parts.push((await owed(context, earlier)) ?? '');
+  parts.push(begun ?? '', turn.prompt);
   return parts.filter((part) => part.trim() !== '').join('\n\n') || GO_ON;
 }
+
+const hasRun = ({ store }: Context, { workUnitId }: LinearTurnRow): boolean =>
+  workUnitId !== null &&
+  store.attempts.listByWorkUnit(workUnitId).some(({ opened }) => opened !== null);

@@ -168,6 +168,10 @@ function adds(db: Database, workspace: string) {
     `UPDATE linear_outbox SET state = 'dropped'
      WHERE turn_id = ? AND state = 'pending' AND kind = 'activity' AND terminal = 0`,
   );
+  const dropPassing = db.prepare<[string]>(
+    `UPDATE linear_outbox SET state = 'dropped'
+     WHERE turn_id = ? AND state = 'pending' AND kind = 'activity' AND ephemeral = 1`,
+  );
   const values = ({ body, ephemeral, ...row }: NewOutboxRow, terminal: 0 | 1) => ({
     ...row,
     workspace,
@@ -179,13 +183,13 @@ function adds(db: Database, workspace: string) {
     /** @returns false when its turn has had its last word: then nothing is stored. */
     enqueue: (row: NewOutboxRow): boolean => insert.run(values(row, 0)).changes === 1,
     /**
-     * The one last word of a turn; what else of the turn still waits is dropped. Must run in
-     * a write transaction. @returns false when it has one, or another turn took its place.
+     * The one last word of a turn. What waits before it still goes out, in order, but for what
+     * only says that work is under way. Must run in a write transaction. @returns false when it has one, or another turn took its place.
      */
     enqueueTerminal: (row: NewOutboxRow & { readonly turnId: string }): boolean => {
       const { id, turnId } = row;
       if (claimTerminal.run({ id, turnId }).changes === 0) return false;
-      dropOfTurn.run(turnId);
+      dropPassing.run(turnId);
       insert.run(values(row, 1));
       return true;
     },

@@ -234,11 +234,6 @@ describe('what goes wrong on the way', () => {
       .run(session.id, turn.turnId, '{"content":{"type":"thought","body":"x"}}');
     putLast(turn, 'done');
     put(session.id, 'goes on');
-    await rig.whenSettled((rows) => rows.length >= 2);
-    raw(rig.directory)
-      .prepare(`UPDATE linear_outbox SET state = 'pending' WHERE id = 'not a uuid'`)
-      .run();
-    rig.outbox?.wake();
     await isTold(3);
     expect(linear.calls(CREATE).filter(({ status }) => status === 400)).toHaveLength(1);
     const told = rig.store.events.page(turn.workUnitId, 0, 10);

@@ -332,7 +332,7 @@ describe('bug 11: credentials that do not work', () => {
 });
 
 describe('X06: after the last word of a turn', () => {
-  it('nothing of it goes out: what waits is dropped, what comes is refused', async () => {
+  it('nothing of it goes out: what waits goes before it, what comes is refused', async () => {
     const turn = rig.turn();
     let release = (): void => undefined;
     rig.api.behave = ({ content }) =>
@@ -352,7 +352,7 @@ describe('X06: after the last word of a turn', () => {
     expect(rig.api.texts, 'not beside what is under way').toEqual([]);
     release();
     await pass(1);
-    expect(rig.api.texts).toEqual(['thought: under way', 'response: done']);
+    expect(rig.api.texts).toEqual(['thought: under way', 'thought: waits', 'response: done']);
   });
 
   it('nor by the next daemon', async () => {
@@ -365,7 +365,7 @@ describe('X06: after the last word of a turn', () => {
     rig.start();
     expect(put('session', thought('late'), { turnId: turn.turnId })).toBe(false);
     await pass(HOUR);
-    expect(rig.api.texts).toEqual(['response: done']);
+    expect(rig.api.texts).toEqual(['thought: waits', 'response: done']);
   });
 
   it('what the next turn says goes out after it', async () => {

@@ -1,4 +1,6 @@
 /** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createLinearAgent, type Voice } from '../../src/linear/agent.ts';
 import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
@@ -134,6 +136,11 @@ class Bench {
       runner: 'pi',
     };
     this.rig.store.attempts.patch(this.rig.active(this.work).id, { opened });
+    const { sessionsDirectory } = this.rig.context.settings;
+    const { conversation } = this.rig.active(this.work);
+    const place = path.join(sessionsDirectory, conversation ?? '');
+    mkdirSync(place, { recursive: true });
+    writeFileSync(path.join(place, 'session.jsonl'), '');
   }
 
   /** What was interrupted or cancelled ends as that. */

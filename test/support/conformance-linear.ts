@@ -17,6 +17,7 @@ export const asked = (...lines: string[]): string => `please\n${script(...lines)
 /** A call that says it has begun, and ends when told to. */
 export const held = (name: string): string =>
   `bash : > begun-${name}; until [ -e go-${name} ]; do sleep 0.1; done`;
+const CALL = held('a').slice('bash '.length);
 
 let scene: LinearScene;
 const begun = (name: string): Promise<void> => appears(path.join(scene.rig.tree, `begun-${name}`));
@@ -83,14 +84,17 @@ function nothingInvalid(): void {
 function activities(): void {
   it('AC1: a tool call is an ephemeral action, then a durable one with its result; row 292', async () => {
     await scene.startDaemon();
-    const session = await scene.begin(asked('think Look first. ;; bash echo lit', 'say It turns.'));
+    const call = `${CALL}; echo lit`;
+    const session = await scene.begin(asked(`think Look first. ;; bash ${call}`, 'say It turns.'));
+    await scene.hears(session, 'the call', ({ ephemeral }) => ephemeral);
+    writeFileSync(path.join(scene.rig.tree, 'go-a'), '');
     expect(await scene.concluded(session)).toEqual(['response: It turns.']);
     const actions = scene.linear.world.activities
       .filter(({ sessionId, content }) => sessionId === session.id && content.type === 'action')
       .map(({ content, ephemeral }) => [ephemeral, content]);
     expect(actions).toEqual([
-      [true, { type: 'action', action: 'bash', parameter: 'echo lit' }],
-      [false, { type: 'action', action: 'bash', parameter: 'echo lit', result: 'lit' }],
+      [true, { type: 'action', action: 'bash', parameter: call }],
+      [false, { type: 'action', action: 'bash', parameter: call, result: 'lit' }],
     ]);
     expect(types(session)).toEqual(['thought', 'thought', 'action', 'response']);
     expect(scene.linear.world.isUnresponsive(session)).toBe(false);
@@ -105,7 +109,8 @@ function activities(): void {
     const parameters = scene.linear.world.activities
       .filter(({ content }) => content.type === 'action')
       .map(({ content }) => content['parameter']);
-    expect(parameters).toEqual(['running', 'running']);
+    // Refused before it began: so there is only what came of it.
+    expect(parameters).toEqual(['running']);
     nothingInvalid();
   });
 
