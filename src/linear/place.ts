@@ -28,6 +28,7 @@ export interface PlaceParts {
 
 const routedSchema = z.object({ path: z.string().nullable(), asked: z.boolean() });
 type Routed = z.infer<typeof routedSchema>;
+const triesSchema = z.object({ failed: z.int() });
 
 /** States of an issue that are left as they are: begun, over, or not accepted yet. */
 const LEFT: ReadonlySet<string> = new Set(['started', 'completed', 'canceled', 'triage']);
@@ -208,13 +209,17 @@ export class Places {
       cwd: tree.path,
       exclusive: true,
     });
-    const idempotencyKey = `linear-setup ${tree.path} ${tree.branch}`;
+    // Once for each time that somebody wrote after it had failed.
+    const tries = `setup ${channelKey}`;
+    const before = triesSchema.safeParse(this.#fact(tries)).data?.failed ?? 0;
+    const idempotencyKey = `linear-setup ${tree.path} ${tree.branch} ${before}`;
     const { workUnit } = supervisor.submit(input, { idempotencyKey, actor: 'system' });
     const now = context.store.workUnits.get(workUnit.id) ?? workUnit;
     if (!TERMINAL_STATUSES.has(now.status)) return { kind: 'asked' };
     if (now.status !== 'succeeded') {
       const why = now.errorMessage ?? now.status;
-      const message = `Setting up its work tree failed: ${why}. See: outlive logs ${now.handle}`;
+      this.#put(tries, { failed: before + 1 });
+      const message = `Setting up its work tree failed: ${why}. See \`outlive logs ${now.handle}\`, and write here to try it again.`;
       return { kind: 'failed', message };
     }
     await worktrees.markSetUp(channelKey);
