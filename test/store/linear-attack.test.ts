@@ -1,6 +1,12 @@
 /** Turns under attack: what interrupts, stops and crashes do to each other. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { createLinearAgent, type LinearAgentOptions, type Voice } from '../../src/linear/agent.ts';
+import type { ResumeNote } from '../../src/domain/resume.ts';
+import {
+  createLinearAgent,
+  type LinearAgent,
+  type LinearAgentOptions,
+  type Voice,
+} from '../../src/linear/agent.ts';
 import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
 import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
 import { cancel, interrupt } from '../../src/supervisor/end.ts';
@@ -45,9 +51,9 @@ class Bench {
     if (!this.said.some((one) => one.turn === turn)) this.said.push({ turn, text });
   }
 
-  agent = this.restart();
+  agent: LinearAgent = this.restart();
 
-  restart() {
+  restart(): LinearAgent {
     this.agent = createLinearAgent({
       context: this.rig.context,
       supervisor: {
@@ -231,6 +237,32 @@ describe('no word is lost', () => {
   });
 });
 
+describe('what a turn leaves to the one after it', () => {
+  it('is its prompt where it was lost before its conversation held that', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.run();
+    const work = bench.work;
+    const attempt = bench.rig.active(work);
+    const resume: ResumeNote = {
+      attemptId: attempt.id,
+      attemptNumber: 1,
+      cause: 'host_shutdown',
+      lostAt: attempt.createdAt,
+      open: [],
+      finished: [],
+      notRun: [],
+      conversation: false,
+    };
+    bench.rig.store.workUnits.patch(work, { resume }, attempt.createdAt);
+    bench.prompt('s1', 'quickly');
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toContain('fix it');
+  });
+});
+
 describe('a stop', () => {
   it('right after a prompt that interrupted is answered', async () => {
     const bench = new Bench();
@@ -339,5 +371,17 @@ describe('placing', () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     bench.created('s2', 'fix it', 'issue-2');
     await expect.poll(() => bench.states('s2')).toEqual(['running']);
+  });
+
+  it('that takes long does not hold a shutdown up', async () => {
+    const bench = new Bench();
+    bench.place = () => new Promise(() => undefined);
+    bench.created('s1', 'fix it');
+    bench.agent.start();
+    let isClosed = false;
+    void bench.agent.close().then(() => {
+      isClosed = true;
+    });
+    await expect.poll(() => isClosed).toBe(true);
   });
 });
