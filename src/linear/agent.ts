@@ -3,7 +3,7 @@
  * person no longer wants, and hands every end to the voice. Holds nothing: all of it may die
  * at any instruction, and `start()` looks at everything once more.
  */
-import type { StartWorkUnitInput } from '../domain/request.ts';
+import { setTimeout as pause } from 'node:timers/promises';
 import { startWorkUnitSchema } from '../domain/request.ts';
 import { workUnitCell } from '../domain/states.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
@@ -13,16 +13,21 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
-import { beginAnew, conversationOf, isGone } from './conversation.ts';
+import { beginAnew, isGone } from './conversation.ts';
+import { Pace } from './pace.ts';
 import { promptOf } from './turn-prompt.ts';
-import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
+import { refusalOf, requestOf, type TurnDefaults } from './turn-request.ts';
+import { adoptWork, nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
 /** Without any hint everything is looked at again after this long. */
 const LOOK_MS = 30_000;
-const RETRY_MS = 2_000;
+/** How long an end waits for what is under way. */
+const CLOSE_MS = 500;
 
 /** What is said to Linear; each call enqueues durably, none posts, all may be repeated. */
 export interface Voice {
+  /** Breaks a long silence of a turn that has not begun. */
+  wait(turn: LinearTurnRow): void;
   /** Tells what is new in the work's events, and breaks a long silence. */
   follow(turn: LinearTurnRow): void;
   /** Tells the rest, and the one last word. */
@@ -40,18 +45,18 @@ export type Place =
   | { readonly kind: 'ready'; readonly cwd: string }
   /** A person is asked which repository it is about. */
   | { readonly kind: 'asked' }
+  /** Something is done there before. */
+  | { readonly kind: 'preparing'; readonly workUnitId: string }
   | { readonly kind: 'failed'; readonly message: string };
 
 export interface LinearAgentOptions {
   readonly context: Context;
   readonly supervisor: Pick<Supervisor, 'submit' | 'interrupt' | 'cancel'>;
   readonly voice: Voice;
-  /** Makes the work tree of a session's issue. Repeatable. */
-  readonly place: (session: LinearSessionRow) => Promise<Place>;
+  /** Makes the work tree of a session's issue, for its next turn. Repeatable. */
+  readonly place: (session: LinearSessionRow, turn: LinearTurnRow) => Promise<Place>;
   /** Further fields of the request: model, policies, timeouts. */
-  readonly request: Partial<Pick<StartWorkUnitInput, 'timeoutPolicy' | 'priority'>> & {
-    readonly model?: string;
-  };
+  readonly request: TurnDefaults;
 }
 
 export interface LinearAgent {
@@ -82,23 +87,28 @@ const WRITE_TO_BEGIN =
   'Write here to begin anew: what was asked first and its files are there, the conversation is not.';
 const CONVERSATION_GONE = `The conversation of this thread is not on this machine any more. ${WRITE_TO_BEGIN}`;
 
-/** As what a turn ends, once its last word is out. */
-function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): TurnState {
-  if (workUnit?.status === 'succeeded') return 'done';
-  const isStopped = workUnit?.status === 'cancelled' && session?.stoppedAt != null;
-  return isStopped ? 'stopped' : 'failed';
-}
-
 /** See {@link LinearAgent}. */
 class Driver implements LinearAgent {
   readonly #options: LinearAgentOptions;
   readonly #hint = createHint();
+  readonly #pace: Pace;
   #closing = false;
   #running: Promise<void> = Promise.resolve();
   #unsubscribe: () => void = () => undefined;
 
   constructor(options: LinearAgentOptions) {
+    const { log, entropy } = options.context;
     this.#options = options;
+    this.#pace = new Pace({
+      monotonic: () => entropy.monotonic(),
+      look: (key) => this.#advance(key),
+      onTrouble: (channel, error, failures) => {
+        const said = { err: error, channel, failures };
+        // Once a row of failures: they are one thing that does not work.
+        if (failures === 1) log.error(said, 'a turn could not be driven; again later');
+        else log.debug(said, 'a turn could not be driven');
+      },
+    });
   }
 
   obey(orders: TurnOrders): void {
@@ -112,11 +122,13 @@ class Driver implements LinearAgent {
   }
 
   async look(): Promise<void> {
-    await Promise.all(openChannels(this.#rows).map((key) => this.#tryAdvance(key)));
+    await this.#pace.lookAt(openChannels(this.#rows));
   }
 
   start(): void {
-    this.#unsubscribe = this.#options.context.hub.subscribe((events) => {
+    const { context } = this.#options;
+    context.writer.commit(({ at }) => adoptWork(context, at));
+    this.#unsubscribe = context.hub.subscribe((events) => {
       if (events.some((event) => this.#concerns(event))) this.hint();
     });
     this.#running = this.#run();
@@ -127,6 +139,8 @@ class Driver implements LinearAgent {
     this.#unsubscribe();
     this.hint();
     await this.#running;
+    // A git that hangs holds nobody up: what it was for is made again by the next daemon.
+    await Promise.race([this.#pace.close(), pause(CLOSE_MS, undefined, { ref: false })]);
   }
 
   get #rows(): Context['store']['linear'] {
@@ -139,19 +153,18 @@ class Driver implements LinearAgent {
 
   async #run(): Promise<void> {
     while (!this.#closing) {
-      await this.look();
+      try {
+        // Not waited for: an issue whose place takes long holds no other up.
+        this.look().catch((error: unknown) => this.#trouble(error));
+      } catch (error) {
+        this.#trouble(error);
+      }
       await this.#hint.wait(LOOK_MS);
     }
   }
 
-  async #tryAdvance(channelKey: string): Promise<void> {
-    try {
-      await this.#advance(channelKey);
-    } catch (error) {
-      const { log } = this.#options.context;
-      log.error({ err: error, channel: channelKey }, 'a turn could not be driven; again later');
-      setTimeout(() => this.hint(), RETRY_MS).unref();
-    }
+  #trouble(error: unknown): void {
+    this.#options.context.log.error({ err: error }, 'turns could not be looked at; again later');
   }
 
   async #advance(channelKey: string): Promise<void> {
@@ -159,28 +172,37 @@ class Driver implements LinearAgent {
     const next = nextTurn(this.#rows, channelKey);
     const session = next && this.#rows.session(next.sessionId);
     if (this.#closing || !next || !session) return;
-    const found = await this.#options.place(session);
+    if (!this.#pace.mayBegin(channelKey, next.id)) return;
+    const found = await this.#options.place(session, next);
+    if (this.#closing) return;
     if (found.kind === 'ready') await this.#begin(next, session, found.cwd);
     else if (found.kind === 'failed') this.#fail(next, found.message);
+    else this.#pace.park(channelKey, { turnId: next.id, isOver: () => this.#isReady(found) });
+  }
+
+  #isReady(found: Exclude<Place, { kind: 'ready' | 'failed' }>): boolean {
+    if (found.kind === 'asked') return false;
+    const status = this.#options.context.store.workUnits.statusOf(found.workUnitId);
+    return status === null || TERMINAL_STATUSES.has(status);
   }
 
   #look(turn: LinearTurnRow): void {
-    if (turn.state === 'awaiting_activity') this.#settle(turn);
-    if (turn.state !== 'running' || turn.workUnitId === null) return;
     const { context, voice } = this.#options;
-    const workUnit = context.store.workUnits.get(turn.workUnitId);
-    if (workUnit === null) return;
-    const isOver = TERMINAL_STATUSES.has(workUnit.status) || isStuck(workUnit);
-    if (isOver) this.#conclude(turn, workUnit);
+    if (turn.state === 'awaiting_activity') this.#settle(turn);
+    if (turn.state === 'pending') voice.wait(turn);
+    if (turn.state !== 'running') return;
+    const workUnit = turn.workUnitId === null ? null : context.store.workUnits.get(turn.workUnitId);
+    if (workUnit === null) this.#fail(turn, 'What it was to do is not known any more.', 'running');
+    else if (TERMINAL_STATUSES.has(workUnit.status) || isStuck(workUnit)) {
+      this.#conclude(turn, workUnit);
+    } else if (turn.stopped) this.#cancelWork(workUnit.id, STOPPED);
     else if (turn.interruptedBy !== null) this.#interruptWork(workUnit.id);
-    else if (this.#rows.session(turn.sessionId)?.stoppedAt != null) {
-      this.#cancelWork(workUnit.id, STOPPED);
-    } else voice.follow(turn);
+    else voice.follow(turn);
   }
 
   /** Submits the work of a turn; the turn's id makes a second submit the same one. */
   async #begin(turn: LinearTurnRow, session: LinearSessionRow, cwd: string): Promise<void> {
-    const { context, supervisor, voice } = this.#options;
+    const { context } = this.#options;
     const prompt = await promptOf(context, turn, session);
     // Stopped, or joined by a later prompt, while its place was made.
     if (this.#closing || this.#rows.turn(turn.id)?.state !== 'pending') return;
@@ -189,20 +211,34 @@ class Driver implements LinearAgent {
       this.#askForHelp(turn, 'pending', CONVERSATION_GONE);
       return;
     }
-    const input = startWorkUnitSchema.parse(requestOf(this.#options, session, { prompt, cwd }));
+    try {
+      this.#submit(turn, session, { prompt, cwd });
+    } catch (error) {
+      const refusal = refusalOf(error);
+      if (refusal === null) throw error;
+      this.#fail(turn, refusal);
+    }
+  }
+
+  #submit(
+    turn: LinearTurnRow,
+    session: LinearSessionRow,
+    work: { readonly prompt: string; readonly cwd: string },
+  ): void {
+    const { context, supervisor, voice, request } = this.#options;
+    const input = startWorkUnitSchema.parse(requestOf(context.store, request, session, work));
     const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
     context.writer.commit(({ at }) => {
       const patch = { state: 'running', workUnitId: workUnit.id, startedAt: at } as const;
       this.#rows.moveTurn({ id: turn.id, state: 'pending' }, patch);
     });
     const now = this.#rows.turn(turn.id);
-    if (now?.state === 'running') voice.follow(now);
-    else this.#cancelWork(workUnit.id, STOPPED);
+    if (now) voice.follow(now);
   }
 
-  #fail(turn: LinearTurnRow, message: string): void {
+  #fail(turn: LinearTurnRow, message: string, from: TurnState = 'pending'): void {
     this.#options.voice.fail(turn, message);
-    this.#move(turn.id, 'pending', 'awaiting_activity');
+    this.#move(turn.id, from, 'awaiting_activity');
   }
 
   #askForHelp(turn: LinearTurnRow, from: TurnState, message: string): void {
@@ -218,19 +254,29 @@ class Driver implements LinearAgent {
   /** The work of a running turn is over: it waits for its last word to be out. */
   #conclude(turn: LinearTurnRow, workUnit: WorkUnitRow): void {
     const { voice } = this.#options;
-    // What was taken over by another turn says nothing, least of all that it failed.
-    if (this.#rows.turn(turn.id)?.interruptedBy != null) {
-      this.#move(turn.id, 'running', 'interrupted');
-    } else if (isStuck(workUnit)) {
-      const isLost = NO_CONVERSATION.has(workUnit.errorCode ?? '');
-      if (isLost) this.#beginAnew({ id: turn.sessionId });
-      const why = workUnit.errorMessage ?? workUnit.errorCode ?? '';
-      this.#askForHelp(turn, 'running', `${why}. ${isLost ? WRITE_TO_BEGIN : WRITE_TO_GO_ON}`);
-    } else {
-      voice.conclude(turn);
-      this.#move(turn.id, 'running', 'awaiting_activity');
+    if (isStuck(workUnit)) {
+      this.#unstick(turn, workUnit);
+      return;
     }
-    if (isStuck(workUnit)) this.#cancelWork(workUnit.id, 'nobody in Linear can decide it');
+    // What was taken over by another turn says nothing, least of all that it failed.
+    const isOvertaken = this.#rows.turn(turn.id)?.interruptedBy != null;
+    voice.conclude(turn);
+    this.#move(turn.id, 'running', isOvertaken ? 'interrupted' : 'awaiting_activity');
+  }
+
+  /** It waits for a person at the machine: a person in Linear is told, and writes another turn. */
+  #unstick(turn: LinearTurnRow, { id, errorCode, errorMessage }: WorkUnitRow): void {
+    const isLost = NO_CONVERSATION.has(errorCode ?? '');
+    const isOvertaken = this.#rows.turn(turn.id)?.interruptedBy != null;
+    if (isLost) this.#beginAnew({ id: turn.sessionId });
+    if (!isOvertaken) {
+      const help = isLost ? WRITE_TO_BEGIN : WRITE_TO_GO_ON;
+      this.#options.voice.askForHelp(turn, `${errorMessage ?? errorCode ?? ''}. ${help}`);
+    }
+    // Before the turn moves on: whoever finds it stuck again says and does the same.
+    this.#cancelWork(id, 'nobody in Linear can decide it');
+    this.#options.voice.conclude(turn);
+    this.#move(turn.id, 'running', isOvertaken ? 'interrupted' : 'awaiting_activity');
   }
 
   /** Its last word is out, or given up: the issue is free for the next turn. */
@@ -238,8 +284,8 @@ class Driver implements LinearAgent {
     const { context, voice } = this.#options;
     if (!voice.isSettled(turn)) return;
     const { workUnits } = context.store;
-    const workUnit = turn.workUnitId === null ? null : workUnits.get(turn.workUnitId);
-    const end = endOf(workUnit, this.#rows.session(turn.sessionId));
+    const status = turn.workUnitId === null ? null : workUnits.statusOf(turn.workUnitId);
+    const end = status === 'succeeded' ? 'done' : turn.stopped ? 'stopped' : 'failed';
     this.#move(turn.id, 'awaiting_activity', end);
   }
 
@@ -273,22 +319,3 @@ const ENDS: ReadonlySet<string> = new Set([
   'work_unit.cancelled',
   'work_unit.stale',
 ]);
-
-function requestOf(
-  { request, context }: LinearAgentOptions,
-  session: LinearSessionRow,
-  work: { readonly prompt: string; readonly cwd: string },
-): StartWorkUnitInput {
-  return {
-    ...request,
-    kind: 'external_work_step',
-    ownerType: 'linear_session',
-    ownerId: session.id,
-    createdByClientId: 'linear',
-    runnerId: 'pi',
-    ...work,
-    conversation: conversationOf(context.store, session),
-    externalSubject: `linear:${session.channelKey}`,
-    leases: [{ type: 'external_workspace', key: `linear:${session.channelKey}` }],
-  };
-}

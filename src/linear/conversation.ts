@@ -6,7 +6,10 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { z } from 'zod';
 import type { LinearSessionRow } from '../store/linear-turns.ts';
+import type { WorkUnitRow } from '../store/work-units.ts';
+import { attemptPaths } from '../supervisor/attempt-directory.ts';
 import type { Context } from '../supervisor/context.ts';
+import { eachSessionLine } from '../supervisor/session-state.ts';
 
 const factSchema = z.object({ generation: z.int().positive() });
 const factOf = ({ id }: Pick<LinearSessionRow, 'id'>): string => `conversation ${id}`;
@@ -48,4 +51,49 @@ export function beginAnew(
 ): void {
   const generation = generationOf(store, session) + 1;
   store.linearFacts.put(factOf(session), { generation }, at);
+}
+
+const entrySchema = z.looseObject({
+  timestamp: z.string(),
+  message: z.looseObject({ role: z.literal('user'), content: z.array(z.looseObject({})) }),
+});
+
+/**
+ * Whether the model was told the prompt of a work unit. Only the conversation says: a wrapper
+ * that runs, or a Pi that starts, may be gone before it has taken the prompt.
+ */
+export async function wasTold(
+  { store, settings }: Pick<Context, 'store' | 'settings'>,
+  { id, request, createdAt }: Pick<WorkUnitRow, 'id' | 'request' | 'createdAt'>,
+): Promise<boolean> {
+  const { prompt } = request;
+  const attempt = store.attempts.listByWorkUnit(id).findLast(({ opened }) => opened !== null);
+  if (!attempt || prompt === null || prompt === undefined) return false;
+  const { sessionFile } = attemptPaths(settings, attempt);
+  // As JSON has it: most lines need not be parsed.
+  const written = JSON.stringify(prompt);
+  let isThere = false;
+  const take = (line: string): void => {
+    if (isThere || !line.includes(written)) return;
+    const entry = entrySchema.safeParse(parsed(line));
+    // The same words of an earlier turn do not count.
+    isThere = entry.success && Date.parse(entry.data.timestamp) >= Date.parse(createdAt) - CLOCK_MS;
+  };
+  try {
+    await eachSessionLine(sessionFile, take);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  return isThere;
+}
+
+/** Two readings of one clock, rounded differently. */
+const CLOCK_MS = 5;
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line) as unknown;
+  } catch {
+    return null; // Torn: its writer died.
+  }
 }

@@ -6,7 +6,7 @@ import { parseAnswer } from './answers.ts';
 import { createHandlers, type DeliveryHandlers, type Settled } from './deliveries.ts';
 import type { PromptedEvent } from './payloads.ts';
 import { factsOf, openingPrompt, promptText } from './prompt.ts';
-import { prompted, sessionCreated, type TurnContext, type TurnOrders } from './turns.ts';
+import { prompted, sessionCreated, stopAll, type TurnContext, type TurnOrders } from './turns.ts';
 
 export interface HandlerParts {
   readonly context: Context;
@@ -17,6 +17,7 @@ export interface HandlerParts {
   readonly onRevoked: () => void;
 }
 
+const OWN: Settled = { state: 'ignored', detail: 'own' };
 const processed = (detail: string | null = null): Settled => ({ state: 'processed', detail });
 
 /** Under this key the answer of an activity is carried out, once. */
@@ -59,12 +60,15 @@ export function createTurnHandlers(parts: HandlerParts): DeliveryHandlers<Transa
   });
   handlers.on('prompted', ({ event }, transaction) => {
     const { session, activity } = event;
+    // What we say ourselves is no answer to us.
+    if (activity.userId !== null && activity.userId === session.appUserId) return OWN;
     if (context.store.diagnostics.command(answerKey(activity.id))) return processed('answered');
     if (answer(parts, transaction, event)) return processed('answered');
     const organizationId = event.organizationId ?? session.organizationId ?? '';
     const facts = factsOf(session, organizationId, false);
     const isStop = activity.signal === 'stop';
-    const prompt = { activityId: activity.id, body: promptText(event), isStop };
+    const { id: activityId, createdAt: saidAt } = activity;
+    const prompt = { activityId, body: promptText(event), isStop, saidAt };
     onOrders(prompted(turns, transaction, facts, prompt));
     return processed(isStop ? 'stop' : null);
   });
@@ -76,6 +80,7 @@ export function createTurnHandlers(parts: HandlerParts): DeliveryHandlers<Transa
   });
   handlers.on('revoked', (_delivery, { at }) => {
     context.store.linearFacts.put('revoked', { at }, at);
+    onOrders({ interrupt: [], cancel: stopAll(context, at) });
     onRevoked();
     return processed();
   });

@@ -1,10 +1,11 @@
 /** Where a session's turns work: routed once for an issue, its tree made and set up before anything. */
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { OutliveError } from '../domain/errors.ts';
 import type { LinearRepository } from '../domain/linear-repositories.ts';
 import { startWorkUnitSchema } from '../domain/request.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
-import type { LinearSessionRow } from '../store/linear-turns.ts';
+import type { LinearSessionRow, LinearTurnRow } from '../store/linear-turns.ts';
 import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSpeech } from './activities.ts';
@@ -14,6 +15,7 @@ import { changeIssue, say } from './enqueue.ts';
 import type { Outbox } from './outbox.ts';
 import { type IssueFacts, type LinearApi, LinearError } from './port.ts';
 import { type RouteOption, type Routing, readAnswer, route } from './routing.ts';
+import { refusalOf } from './turn-request.ts';
 import type { Tree, Worktrees } from './worktrees.ts';
 
 export interface PlaceParts {
@@ -26,12 +28,26 @@ export interface PlaceParts {
   readonly names: readonly string[];
 }
 
-const routedSchema = z.object({ path: z.string().nullable(), asked: z.boolean() });
+/** The repository an issue was given, or by which turn a person was asked for it, and when. */
+const routedSchema = z.object({
+  path: z.string().nullable(),
+  askedBy: z.string().nullable(),
+  askedAt: z.string().nullable(),
+});
 type Routed = z.infer<typeof routedSchema>;
 const triesSchema = z.object({ failed: z.int() });
 
 /** States of an issue that are left as they are: begun, over, or not accepted yet. */
 const LEFT: ReadonlySet<string> = new Set(['started', 'completed', 'canceled', 'triage']);
+
+const NO_ISSUE =
+  'The issue is not there, or the app may not see its team. Give it access in the settings of Linear, and write here again.';
+
+/** A repository that somebody is busy with is tried again; anything else a person has to mend. */
+const isNoTree = (error: unknown): error is OutliveError =>
+  error instanceof OutliveError &&
+  error.code === 'work_tree_unavailable' &&
+  error.extra['reason'] !== 'repository_busy';
 
 const routeOf = ({ channelKey }: Pick<LinearSessionRow, 'channelKey'>): string =>
   `route ${channelKey}`;
@@ -45,12 +61,14 @@ export class Places {
   }
 
   /** Repeatable; what it asked or began before is not asked or begun again. */
-  readonly of = async (session: LinearSessionRow): Promise<Place> => {
+  readonly of = async (session: LinearSessionRow, turn: LinearTurnRow): Promise<Place> => {
     try {
       const issue = await this.#issue(session);
       if (issue === 'unknown') return await this.#without(session);
       if (issue) await this.#take(session, issue);
-      const found = this.#repository(session, issue);
+      if (issue === null && session.issueId !== null && this.#parts.routing.repositories.length > 0)
+        return { kind: 'failed', message: NO_ISSUE };
+      const found = this.#repository(session, turn, issue);
       if (found === 'asked') return { kind: 'asked' };
       if (found === null || issue === null) return { kind: 'ready', cwd: this.#plainDirectory() };
       return await this.#tree(session, issue, found);
@@ -88,8 +106,10 @@ export class Places {
 
   #failed(error: unknown): Place {
     if (error instanceof LinearError && error.problem.kind !== 'rejected') throw error;
-    if (!(error instanceof OutliveError) && !(error instanceof LinearError)) throw error;
-    return { kind: 'failed', message: error.message };
+    if (error instanceof LinearError) return { kind: 'failed', message: error.message };
+    const refusal = isNoTree(error) ? error.message : refusalOf(error);
+    if (refusal === null) throw error;
+    return { kind: 'failed', message: refusal };
   }
 
   #fact(name: string): unknown {
@@ -120,7 +140,7 @@ export class Places {
 
   #routed(session: LinearSessionRow): Routed {
     const known = routedSchema.safeParse(this.#fact(routeOf(session)));
-    return known.success ? known.data : { path: null, asked: false };
+    return known.success ? known.data : { path: null, askedBy: null, askedAt: null };
   }
 
   /** The repository the issue was given before; null when there was none, or it is gone. */
@@ -132,6 +152,7 @@ export class Places {
   /** Null where work is done in a plain directory. */
   #repository(
     session: LinearSessionRow,
+    turn: LinearTurnRow,
     issue: IssueFacts | null,
   ): LinearRepository | null | 'asked' {
     const { routing } = this.#parts;
@@ -142,31 +163,42 @@ export class Places {
     const found = route(issue, routing);
     if (found.kind === 'directory') return null;
     const chosen =
-      found.kind === 'repository' ? found.repository : this.#answered(session, found.options);
+      found.kind === 'repository'
+        ? found.repository
+        : this.#answered(session, before, found.options);
     if (chosen) {
-      this.#put(name, { path: chosen.path, asked: before.asked } satisfies Routed);
+      this.#put(name, { ...before, path: chosen.path } satisfies Routed);
       return chosen;
     }
-    if (!before.asked && found.kind === 'ask') this.#ask(session, found);
+    // Once for each turn: whoever wrote something else is asked again, in their own thread.
+    if (before.askedBy !== turn.id && found.kind === 'ask') this.#ask(session, turn, found);
     return 'asked';
   }
 
-  /** The newest prompt that names one of the repositories it was asked about. */
-  #answered(session: LinearSessionRow, options: readonly RouteOption[]): LinearRepository | null {
+  /** The newest prompt that names one of the repositories, of those that came after the question. */
+  #answered(
+    session: LinearSessionRow,
+    { askedAt, askedBy }: Routed,
+    options: readonly RouteOption[],
+  ): LinearRepository | null {
     const { context, routing } = this.#parts;
-    const said = context.store.linear.openOfChannel(session.channelKey).toReversed();
-    for (const { prompt } of said) {
-      const lines = prompt.split('\n\n').toReversed();
-      for (const line of lines) {
-        const answer = readAnswer(line, options, routing);
-        if (answer) return answer;
-      }
+    if (askedAt === null) return null;
+    const said = context.store.linear
+      .turnsOfSession(session.id)
+      .filter(({ id, kind, state, createdAt }) => {
+        const isPrompt = kind === 'prompted' && state !== 'stopped';
+        return isPrompt && id !== askedBy && createdAt >= askedAt;
+      });
+    for (const { prompt } of said.toReversed()) {
+      const answer = readAnswer(prompt, options, routing);
+      if (answer) return answer;
     }
     return null;
   }
 
   #ask(
     session: LinearSessionRow,
+    turn: LinearTurnRow,
     { question, options }: Extract<ReturnType<typeof route>, { kind: 'ask' }>,
   ): void {
     const { context, outbox, names } = this.#parts;
@@ -175,7 +207,7 @@ export class Places {
     const to = { sessionId: session.id, turnId: null };
     context.writer.commit(({ at }) => {
       say(context, at, to, said, true);
-      const value = { path: null, asked: true } satisfies Routed;
+      const value = { path: null, askedBy: turn.id, askedAt: at } satisfies Routed;
       context.store.linearFacts.put(routeOf(session), value, at);
     });
     outbox.wake();
@@ -212,10 +244,11 @@ export class Places {
     // Once for each time that somebody wrote after it had failed.
     const tries = `setup ${channelKey}`;
     const before = triesSchema.safeParse(this.#fact(tries)).data?.failed ?? 0;
-    const idempotencyKey = `linear-setup ${tree.path} ${tree.branch} ${before}`;
+    const what = createHash('sha256').update(JSON.stringify([tree.path, tree.branch, argv]));
+    const idempotencyKey = `linear-setup ${what.digest('hex').slice(0, 32)} ${before}`;
     const { workUnit } = supervisor.submit(input, { idempotencyKey, actor: 'system' });
     const now = context.store.workUnits.get(workUnit.id) ?? workUnit;
-    if (!TERMINAL_STATUSES.has(now.status)) return { kind: 'asked' };
+    if (!TERMINAL_STATUSES.has(now.status)) return { kind: 'preparing', workUnitId: now.id };
     if (now.status !== 'succeeded') {
       const why = now.errorMessage ?? now.status;
       this.#put(tries, { failed: before + 1 });

@@ -22,7 +22,10 @@ export function factsOf(
     teamId: issue?.teamId ?? issue?.team?.id ?? null,
     creatorId: session.creatorId ?? session.creator?.id ?? null,
     known,
-    own: false,
+    // Begun with the app's own token: to answer it would be to answer oneself.
+    own:
+      session.appUserId !== null &&
+      session.appUserId === (session.creatorId ?? session.creator?.id),
   };
 }
 

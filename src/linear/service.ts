@@ -150,19 +150,10 @@ class Service implements LinearService {
     }
   }
 
-  /** The app was removed: nobody reads what its runs would say. */
+  /** The app was removed: nobody reads what its runs would say. Its turns are stopped already. */
   #revoked(): void {
-    const { context, supervisor, onRevoked } = this.#options;
-    setImmediate(() => {
-      onRevoked();
-      for (const { workUnitId, state } of context.store.linear.openTurns()) {
-        if (state !== 'running' || workUnitId === null) continue;
-        supervisor.cancel(workUnitId, {
-          actor: 'system',
-          reason: 'the app was removed from Linear',
-        });
-      }
-    });
+    // After the commit that says so.
+    setImmediate(this.#options.onRevoked);
   }
 }
 

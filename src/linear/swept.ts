@@ -37,14 +37,18 @@ export interface Known {
 
 type Prompt = ListedSession['prompts'][number];
 
-const isOpening = (session: ListedSession, { signal, createdAt }: Prompt): boolean =>
-  signal === null && Date.parse(createdAt) - Date.parse(session.createdAt) <= OPENING_MS;
+function isOpening({ comment, ...session }: ListedSession, prompt: Prompt): boolean {
+  const { signal, body, createdAt } = prompt;
+  const isFirst = Date.parse(createdAt) - Date.parse(session.createdAt) <= OPENING_MS;
+  // Where its first words are known, other words are not those.
+  return signal === null && isFirst && (comment === null || comment.body.trim() === body.trim());
+}
 
 function sessionBody(session: ListedSession, { organizationId, appUserId }: SweptBy) {
   const { id, status, issue, createdAt, updatedAt } = session;
   const opening = session.prompts.find((prompt) => isOpening(session, prompt));
   const said = opening ? { id: opening.id, body: opening.body } : null;
-  const about = { issueId: issue?.id ?? null, issue, comment: said ?? session.comment };
+  const about = { issueId: issue?.id ?? null, issue, comment: session.comment ?? said };
   return { id, status, ...about, createdAt, updatedAt, organizationId, appUserId };
 }
 

@@ -6,7 +6,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { attemptPaths } from '../supervisor/attempt-directory.ts';
 import type { Context } from '../supervisor/context.ts';
 import { gatherLoss, noteOf } from '../supervisor/lost.ts';
-import { conversationOf, generationOf } from './conversation.ts';
+import { conversationOf, generationOf, wasTold } from './conversation.ts';
 
 /** Sent where there is nothing to say but to go on. */
 const GO_ON = 'Go on.';
@@ -29,22 +29,28 @@ async function leftOpen(
 }
 
 /**
- * What is still owed of an earlier turn: its whole prompt where nothing ever ran of it, the note
- * of a loss that was not gone on from, nothing where the conversation has it all.
+ * What is still owed of an earlier turn: all of it where its conversation does not have it, a
+ * note where it was cut off in the middle, nothing where somebody stopped it.
  */
-async function owed(context: Context, earlier: LinearTurnRow): Promise<string | null> {
+async function owed(context: Context, earlier: LinearTurnRow): Promise<readonly string[]> {
+  if (earlier.stopped || earlier.state === 'stopped') return [];
   const { store } = context;
   const workUnit = earlier.workUnitId === null ? null : store.workUnits.get(earlier.workUnitId);
-  if (workUnit === null) return earlier.prompt;
+  if (workUnit === null || !(await wasTold(context, workUnit))) return wordsOf(context, earlier);
   const last = store.attempts
     .listByWorkUnit(workUnit.id)
     .filter(({ opened }) => opened !== null)
     .at(-1);
-  // It may carry words of turns before it.
-  if (last === undefined) return workUnit.request.prompt ?? earlier.prompt;
-  const note = workUnit.resume ?? (await leftOpen(context, workUnit, last));
-  return note === null ? null : continuationPrompt(note);
+  const note = workUnit.resume ?? (last ? await leftOpen(context, workUnit, last) : null);
+  return note?.conversation ? [continuationPrompt(note)] : [];
 }
+
+/** Prompts that met a conversation that was gone, and were answered by a question. */
+const unheard = (turns: readonly LinearTurnRow[]): string[] =>
+  turns
+    .slice(turns.findLastIndex(({ workUnitId }) => workUnitId !== null) + 1)
+    .filter(({ state, kind }) => state === 'failed' && kind === 'prompted')
+    .map(({ prompt }) => prompt);
 
 /** The turn that a continuation goes on with. */
 function origin({ linear }: Context['store'], turn: LinearTurnRow): LinearTurnRow | null {
@@ -62,31 +68,37 @@ export async function promptOf(
   session: Pick<LinearSessionRow, 'id'>,
 ): Promise<string> {
   const { store } = context;
-  const said = await wordsOf(context, turn);
+  const words = (await wordsOf(context, turn)).filter((part) => part.trim() !== '');
+  const said = words.join('\n\n') || GO_ON;
   const conversation = conversationOf(store, session);
   // In another conversation than the first nobody knows what this is about.
   if (generationOf(store, session) === 1 || store.workUnits.hasSpoken(conversation)) return said;
-  const first = store.linear.turnsOfSession(turn.sessionId).find(({ kind }) => kind === 'created');
-  return first === undefined || first.id === turn.id
-    ? said
-    : [BEGUN_ANEW, first.prompt, SAID_NOW, said].join('\n\n');
+  const all = store.linear.turnsOfSession(turn.sessionId);
+  const first = all.find(({ kind }) => kind === 'created');
+  if (first === undefined || first.id === turn.id) return said;
+  return [BEGUN_ANEW, first.prompt, SAID_NOW, ...unheard(all), said].join('\n\n');
 }
 
-async function wordsOf(context: Context, turn: LinearTurnRow): Promise<string> {
-  const { store } = context;
-  const from = origin(store, turn);
-  const begun = from && (await owed(context, from));
-  // Nothing of it ever ran: it is not gone on with but begun.
-  if (from !== null && begun !== null && !hasRun(context, from)) return begun;
-  const taken = store.linear
+/**
+ * What a turn says, with all that is owed of turns whose place it took. Each turn took the place
+ * of older ones only, so this ends.
+ */
+async function wordsOf(context: Context, turn: LinearTurnRow): Promise<readonly string[]> {
+  const { linear } = context.store;
+  const taken = linear
     .turnsOfSession(turn.sessionId)
-    .filter(({ interruptedBy, workUnitId }) => interruptedBy === turn.id && workUnitId !== null);
-  const parts: string[] = [];
-  for (const earlier of taken) parts.push((await owed(context, earlier)) ?? '');
-  parts.push(begun ?? '', turn.prompt);
-  return parts.filter((part) => part.trim() !== '').join('\n\n') || GO_ON;
+    .filter(({ interruptedBy }) => interruptedBy === turn.id);
+  const words: string[] = [];
+  for (const earlier of taken) words.push(...(await owed(context, earlier)));
+  const from = origin(context.store, turn);
+  if (from === null) return [...words, turn.prompt];
+  const begun = from.stopped ? [] : await owed(context, from);
+  // Where nothing of it was ever told it is not gone on with but begun.
+  const isBegun = begun.length > 0 && !(await wasBegun(context, from));
+  return isBegun ? [...begun, ...words] : [...begun, turn.prompt, ...words];
 }
 
-const hasRun = ({ store }: Context, { workUnitId }: LinearTurnRow): boolean =>
-  workUnitId !== null &&
-  store.attempts.listByWorkUnit(workUnitId).some(({ opened }) => opened !== null);
+async function wasBegun(context: Context, { workUnitId }: LinearTurnRow): Promise<boolean> {
+  const workUnit = workUnitId === null ? null : context.store.workUnits.get(workUnitId);
+  return workUnit !== null && (await wasTold(context, workUnit));
+}

@@ -40,11 +40,43 @@ export interface Prompt {
   readonly activityId: string;
   readonly body: string;
   readonly isStop: boolean;
+  /** By Linear's clock, ISO 8601: what is late is known by it. Null where Linear does not say. */
+  readonly saidAt: string | null;
 }
 
 type Rows = Store['linear'];
 
 const isActive = ({ state }: LinearTurnRow): boolean => state === 'running';
+
+/** Said before something else was; false where either time is not known. */
+const isEarlier = (one: string | null, other: string | null): boolean =>
+  one !== null && other !== null && Date.parse(one) < Date.parse(other);
+
+/**
+ * Work that was submitted for a turn right before the daemon died belongs to it. Before anything
+ * else is done to turns: else a stop would miss it, and a prompt would be answered twice.
+ */
+export function adoptWork(
+  { store }: Pick<Context, 'store'>,
+  at: string,
+  channelKey?: string,
+): void {
+  const rows = store.linear;
+  const open = channelKey === undefined ? rows.openTurns() : rows.openOfChannel(channelKey);
+  for (const turn of open.filter(({ state }) => state === 'pending')) {
+    const workUnit = store.workUnits.getByOwnKey({
+      kind: TURN_KIND,
+      ownerType: TURN_OWNER,
+      ownerId: turn.sessionId,
+      idempotencyKey: turn.id,
+    });
+    if (workUnit === null) continue;
+    rows.moveTurn(turn, { state: 'running', workUnitId: workUnit.id, startedAt: at });
+  }
+}
+
+export const TURN_KIND = 'external_work_step';
+export const TURN_OWNER = 'linear_session';
 
 const join = (...parts: readonly string[]): string =>
   parts.filter((part) => part.trim() !== '').join('\n\n');
@@ -116,7 +148,7 @@ function interruptRunning(
       const status = turn.workUnitId && store.workUnits.statusOf(turn.workUnitId);
       // Its answer is there already, and is told first.
       const isOver = status && TERMINAL_STATUSES.has(status);
-      if (turn.interruptedBy !== null || isOver) return [];
+      if (turn.interruptedBy !== null || turn.stopped || isOver) return [];
       rows.moveTurn(turn, { interruptedBy: byTurn });
       if (turn.sessionId !== session.id) {
         rows.insertTurn(
@@ -151,15 +183,17 @@ export function prompted(
   const { at } = transaction;
   const { store, entropy, ear } = context;
   const rows = store.linear;
+  adoptWork(context, at, facts.channelKey);
   const before = rows.session(facts.id);
   const channelKey = before?.channelKey ?? facts.channelKey;
   rows.putSession({ ...facts, known: false, channelKey }, at);
   const session = rows.session(facts.id);
   if (!session) throw new Error('a session that was just stored is not there');
   const sourceKey = `prompted:${prompt.activityId}`;
-  if (rows.turnOfSource(sourceKey)) return NOTHING;
-  if (prompt.isStop) return stopSession(context, transaction, session, sourceKey);
-  if (session.stoppedAt !== null) rows.setStopped(session.id, null, at);
+  if (session.own || rows.turnOfSource(sourceKey)) return NOTHING;
+  if (prompt.isStop) return stopSession(context, transaction, session, { ...prompt, sourceKey });
+  const isStopped = wasStopped(rows, session, prompt.saidAt);
+  if (session.stoppedAt !== null && !isStopped) rows.setStopped(session.id, null, at);
   const waiting = session.known ? waitingTurn(rows, session) : undefined;
   const id = uuidv7(entropy);
   rows.insertTurn(
@@ -169,11 +203,13 @@ export function prompted(
       channelKey: session.channelKey,
       sourceKey,
       kind: 'prompted',
-      state: session.known ? 'pending' : 'held',
-      prompt: waiting ? join(waiting.prompt, prompt.body) : prompt.body,
+      state: isStopped ? 'stopped' : session.known ? 'pending' : 'held',
+      prompt: prompt.body,
+      saidAt: prompt.saidAt,
     },
     at,
   );
+  if (isStopped) return NOTHING;
   // It carries the older words as well, in order, and takes that one's place.
   if (waiting) rows.moveTurn(waiting, { state: 'interrupted', interruptedBy: id, endedAt: at });
   if (!session.known) return NOTHING;
@@ -189,11 +225,14 @@ function stopSession(
   { store, entropy, ear }: TurnContext,
   transaction: Transaction,
   session: LinearSessionRow,
-  sourceKey: string,
+  { sourceKey, saidAt }: { readonly sourceKey: string; readonly saidAt: string | null },
 ): TurnOrders {
   const { at } = transaction;
   const rows = store.linear;
-  rows.setStopped(session.id, at, at);
+  const isLate = rows
+    .turnsOfSession(session.id)
+    .some((turn) => turn.state !== 'stopped' && isEarlier(saidAt, turn.saidAt));
+  if (!isLate) rows.setStopped(session.id, at, at);
   // Remembered as a turn of its own, which never runs: a stop seen again stops nothing later.
   rows.insertTurn(
     {
@@ -204,9 +243,12 @@ function stopSession(
       kind: 'prompted',
       state: 'stopped',
       prompt: '',
+      saidAt,
     },
     at,
   );
+  // Somebody has spoken since: it is not what they mean now.
+  if (isLate) return NOTHING;
   const open = rows
     .openOfChannel(session.channelKey)
     .filter(({ sessionId }) => sessionId === session.id);
@@ -214,10 +256,38 @@ function stopSession(
     rows.moveTurn(turn, { state: 'stopped', endedAt: at });
   }
   const running = open.filter(isActive);
-  const cancel = running.flatMap(({ workUnitId }) => workUnitId ?? []);
-  if (running.length > 0) return { ...NOTHING, cancel };
-  ear.confirmStop(transaction, session.id, sourceKey);
-  return NOTHING;
+  for (const turn of running) rows.moveTurn(turn, { stopped: 1 });
+  // Whoever has a last word to come says it there.
+  const willSpeak = open.some(
+    ({ state, interruptedBy }) =>
+      state === 'awaiting_activity' || (state === 'running' && interruptedBy === null),
+  );
+  if (!willSpeak) ear.confirmStop(transaction, session.id, sourceKey);
+  return { ...NOTHING, cancel: running.flatMap(({ workUnitId }) => workUnitId ?? []) };
+}
+
+/** Said before the session was stopped, and come late: a stop is for it too. */
+function wasStopped(rows: Rows, session: LinearSessionRow, saidAt: string | null): boolean {
+  if (session.stoppedAt === null) return false;
+  return rows
+    .turnsOfSession(session.id)
+    .some((turn) => isStop(turn) && isEarlier(saidAt, turn.saidAt));
+}
+
+const isStop = ({ state, kind, prompt }: LinearTurnRow): boolean =>
+  state === 'stopped' && kind === 'prompted' && prompt === '';
+
+/** The app was taken away: nothing is done or said any more. @returns the work to cancel. */
+export function stopAll({ store }: Pick<Context, 'store'>, at: string): string[] {
+  const rows = store.linear;
+  adoptWork({ store }, at);
+  return rows.openTurns().flatMap((turn) => {
+    if (turn.state === 'running') rows.moveTurn(turn, { stopped: 1 });
+    else if (turn.state !== 'awaiting_activity') {
+      rows.moveTurn(turn, { state: 'stopped', endedAt: at });
+    }
+    return turn.state === 'running' ? (turn.workUnitId ?? []) : [];
+  });
 }
 
 /** The turn that may begin for an issue, if nothing of it is under way. */
@@ -231,7 +301,8 @@ export function nextTurn(rows: Rows, channelKey: string): LinearTurnRow | null {
 /** A person's words before what only goes on with something; then by age. */
 function byUrgency(one: LinearTurnRow, other: LinearTurnRow): number {
   const rank = ({ kind }: LinearTurnRow): number => (kind === 'continuation' ? 1 : 0);
-  return rank(one) - rank(other) || (one.id < other.id ? -1 : 1);
+  // Sorting is stable: else in the order they were made.
+  return rank(one) - rank(other);
 }
 
 /** Issues that have something open. */

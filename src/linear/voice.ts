@@ -4,7 +4,7 @@ import type { Context } from '../supervisor/context.ts';
 import { createSpeech, STARTING } from './activities.ts';
 import type { Voice } from './agent.ts';
 import { say, sayLast } from './enqueue.ts';
-import type { NarratedTurn, Narrator } from './narrator.ts';
+import { KEEPALIVE_MS, type NarratedTurn, type Narrator } from './narrator.ts';
 import type { Outbox } from './outbox.ts';
 import type { Ear } from './turns.ts';
 
@@ -15,6 +15,7 @@ export interface VoiceParts {
   readonly names: readonly string[];
 }
 
+const WAITING = 'Waiting until it can begin.';
 const STOPPED = 'Stopped. Write here and it goes on from where it was.';
 
 function narrated({ id, sessionId, workUnitId }: LinearTurnRow): NarratedTurn | null {
@@ -23,7 +24,7 @@ function narrated({ id, sessionId, workUnitId }: LinearTurnRow): NarratedTurn | 
 
 /** See {@link Voice} and {@link Ear}. */
 export function createVoice({ context, narrator, outbox, names }: VoiceParts): Voice & Ear {
-  const { store, writer } = context;
+  const { store, writer, entropy } = context;
   const speech = createSpeech(names);
   return {
     acknowledge: ({ at }, sessionId) => {
@@ -34,6 +35,18 @@ export function createVoice({ context, narrator, outbox, names }: VoiceParts): V
     confirmStop: ({ at }, sessionId) => {
       const content = speech.response(STOPPED);
       say(context, at, { sessionId, turnId: null }, { content }, true);
+      outbox.wake();
+    },
+    wait: ({ sessionId }) => {
+      const { lastActivity, lastType } = store.linearOutbox;
+      const at = lastActivity(sessionId);
+      const isLong = at !== null && entropy.now() - Date.parse(at) >= KEEPALIVE_MS;
+      // Linear shows that it waits for a person; a thought would take the question away.
+      if (!isLong || lastType(sessionId) === 'elicitation') return;
+      const content = speech.thought(WAITING);
+      if (content === null) return;
+      const said = { content, ephemeral: true } as const;
+      writer.commit((t) => say(context, t.at, { sessionId, turnId: null }, said));
       outbox.wake();
     },
     follow: (turn) => {

@@ -104,6 +104,11 @@ function reads(db: Database, workspace: string) {
          WHERE session_id = @sessionId AND kind = 'activity' AND state IN ('pending', 'delivered')
        UNION ALL SELECT last_activity_at FROM linear_sessions WHERE id = @sessionId)`,
   );
+  const lastType = db.prepare<[string]>(
+    `SELECT json_extract(body_json, '$.content.type') AS type FROM linear_outbox
+     WHERE session_id = ? AND kind = 'activity' AND state IN ('pending', 'delivered')
+     ORDER BY seq DESC LIMIT 1`,
+  );
   const terminal = db.prepare<[string]>(
     `SELECT ${COLUMNS} FROM linear_outbox
      WHERE id = (SELECT terminal_id FROM linear_turns WHERE id = ?)`,
@@ -132,6 +137,9 @@ function reads(db: Database, workspace: string) {
     /** When something was last told in a session, or was stored to be; null for never. */
     lastActivity: (sessionId: string): string | null =>
       (lastActivity.get({ sessionId }) as { at: string | null } | undefined)?.at ?? null,
+    /** The type of what was said last in a session, or is to be; null before anything was. */
+    lastType: (sessionId: string): string | null =>
+      (lastType.get(sessionId) as { type: string } | undefined)?.type ?? null,
     /** The one terminal of a turn, whatever became of it; null while it has none. */
     terminalOf: (turnId: string): OutboxRow | null => one(terminal.get(turnId)),
     turn: (id: string): OutboxTurn | null => {

@@ -48,6 +48,10 @@ const turnSchema = z.object({
   prompt: z.string(),
   workUnitId: z.string().nullable(),
   interruptedBy: z.string().nullable(),
+  /** Somebody stopped it while it ran. */
+  stopped: bool,
+  /** By Linear's clock. */
+  saidAt: z.string().nullable(),
   terminalId: z.string().nullable(),
   createdAt: z.string(),
   startedAt: z.string().nullable(),
@@ -61,7 +65,7 @@ const SESSION = `id, organization_id AS organizationId, channel_key AS channelKe
   own, stopped_at AS stoppedAt, work_tree AS workTree, first_activity_at AS firstActivityAt,
   last_activity_at AS lastActivityAt, created_at AS createdAt`;
 const TURN = `id, session_id AS sessionId, channel_key AS channelKey, source_key AS sourceKey, kind,
-  state, prompt, work_unit_id AS workUnitId, interrupted_by AS interruptedBy,
+  state, prompt, work_unit_id AS workUnitId, interrupted_by AS interruptedBy, stopped, said_at AS saidAt,
   terminal_id AS terminalId, created_at AS createdAt, started_at AS startedAt, ended_at AS endedAt`;
 
 /** What is known of a session; fields that are absent stay as they are. */
@@ -87,6 +91,8 @@ export interface NewTurn {
   readonly kind: LinearTurnRow['kind'];
   readonly state: TurnState;
   readonly prompt: string;
+  /** When a person said it, by Linear's clock, ISO 8601. */
+  readonly saidAt?: string | null;
 }
 
 export interface TurnPatch {
@@ -95,6 +101,7 @@ export interface TurnPatch {
   readonly channelKey?: string;
   readonly workUnitId?: string;
   readonly interruptedBy?: string;
+  readonly stopped?: 1;
   readonly terminalId?: string;
   readonly startedAt?: string;
   readonly endedAt?: string;
@@ -106,6 +113,7 @@ const TURN_COLUMNS: Readonly<Record<keyof TurnPatch, string>> = {
   channelKey: 'channel_key',
   workUnitId: 'work_unit_id',
   interruptedBy: 'interrupted_by',
+  stopped: 'stopped',
   terminalId: 'terminal_id',
   startedAt: 'started_at',
   endedAt: 'ended_at',
@@ -165,17 +173,24 @@ const OPEN = `state IN ('held', 'pending', 'running', 'awaiting_activity')`;
 /** All statements of one workspace. */
 export function linearTurnStatements(db: Database, workspace: string) {
   const prepared = statementCache(db);
-  const query = (where: string, order = 'ORDER BY id') =>
-    db.prepare<unknown[]>(`SELECT ${TURN} FROM linear_turns WHERE ${where} ${order}`);
+  // In the order they were made: ids of one millisecond, or of a clock that was set back, are not.
+  const query = (where: string, index = '') =>
+    db.prepare<unknown[]>(
+      `SELECT ${TURN} FROM linear_turns ${index} WHERE ${where} ORDER BY rowid`,
+    );
   const byId = query('id = ?');
   const bySource = query('workspace_id = ? AND source_key = ?');
   const byWork = query('work_unit_id = ?');
   const ofChannel = query(`workspace_id = ? AND channel_key = ? AND ${OPEN}`);
   const ofSession = query('session_id = ?');
-  const allOpen = query(`workspace_id = ? AND ${OPEN}`);
-  const insert = db.prepare<NewTurn & { workspace: string; at: string }>(`INSERT OR IGNORE
-    INTO linear_turns (id, workspace_id, session_id, channel_key, source_key, kind, state, prompt, created_at)
-    VALUES (@id, @workspace, @sessionId, @channelKey, @sourceKey, @kind, @state, @prompt, @at)`);
+  const allOpen = query(`workspace_id = ? AND ${OPEN}`, 'INDEXED BY idx_linear_turns_open');
+  const insert = db.prepare<
+    NewTurn & { workspace: string; at: string; saidAt: string | null }
+  >(`INSERT OR IGNORE
+    INTO linear_turns (id, workspace_id, session_id, channel_key, source_key, kind, state, prompt,
+      said_at, created_at)
+    VALUES (@id, @workspace, @sessionId, @channelKey, @sourceKey, @kind, @state, @prompt,
+      @saidAt, @at)`);
   const one = (row: unknown): LinearTurnRow | null =>
     row === undefined ? null : turnSchema.parse(row);
   const many = (rows: readonly unknown[]): LinearTurnRow[] =>
@@ -193,7 +208,7 @@ export function linearTurnStatements(db: Database, workspace: string) {
     openTurns: (): LinearTurnRow[] => many(allOpen.all(workspace)),
     /** @returns false when this source has made a turn before. */
     insertTurn: (turn: NewTurn, at: string): boolean =>
-      insert.run({ ...turn, workspace, at }).changes === 1,
+      insert.run({ saidAt: null, ...turn, workspace, at }).changes === 1,
     /** Compare-and-set on the state; false when it is another one by now. */
     moveTurn: (expected: Pick<LinearTurnRow, 'id' | 'state'>, patch: TurnPatch): boolean => {
       const keys = (Object.keys(patch) as (keyof TurnPatch)[]).filter(

@@ -7,7 +7,8 @@ const CHUNK_BYTES = 256 * 1024;
 const LF = 0x0a;
 
 /** Feeds every line to `take`; split on LF only, since other line ends occur inside strings. */
-async function eachLine(file: string, take: (line: string) => void): Promise<void> {
+/** Every line of a session file, in order. @throws the file system's error. */
+export async function eachSessionLine(file: string, take: (line: string) => void): Promise<void> {
   const handle = await open(file, 'r');
   try {
     const chunk = Buffer.alloc(CHUNK_BYTES);
@@ -39,7 +40,7 @@ async function eachLine(file: string, take: (line: string) => void): Promise<voi
 export async function sessionState(file: string): Promise<SessionState> {
   const reading = new SessionReading();
   try {
-    await eachLine(file, (line) => reading.take(line));
+    await eachSessionLine(file, (line) => reading.take(line));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { kind: 'empty' };
     return { kind: 'corrupt', line: 0, reason: (error as Error).message };

@@ -1,180 +1,10 @@
 /** Turns under attack: what interrupts, stops and crashes do to each other. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ResumeNote } from '../../src/domain/resume.ts';
-import {
-  createLinearAgent,
-  type LinearAgent,
-  type LinearAgentOptions,
-  type Voice,
-} from '../../src/linear/agent.ts';
-import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
-import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
-import { cancel, interrupt } from '../../src/supervisor/end.ts';
-import { submit } from '../../src/supervisor/submit.ts';
-import { QueueRig } from '../support/core-queue.ts';
-import { cleanUp, open } from './rig.ts';
+import { Bench } from '../support/linear-bench.ts';
+import { cleanUp } from './rig.ts';
 
 afterEach(cleanUp);
-
-const session = (id: string, issue: string | null = 'issue-1'): SessionFacts => ({
-  id,
-  organizationId: 'org',
-  channelKey: issue ?? id,
-  issueId: issue,
-  identifier: issue,
-  title: null,
-  url: null,
-  teamId: null,
-  creatorId: 'ada',
-  known: true,
-  own: false,
-});
-
-class Bench {
-  readonly rig = new QueueRig(open(), { provider: { default: 4 }, runner: { pi: 4 } });
-  readonly said: { readonly turn: string; readonly text: string }[] = [];
-  readonly confirmed: string[] = [];
-  /** Dies right after the work was submitted. */
-  diesAfterSubmit = false;
-  place: LinearAgentOptions['place'] = () => Promise.resolve({ kind: 'ready', cwd: '/' });
-
-  readonly voice: Voice = {
-    follow: () => undefined,
-    conclude: ({ id, workUnitId }) =>
-      this.#say(id, this.rig.store.workUnits.get(workUnitId ?? '')?.status ?? 'gone'),
-    fail: ({ id }, message) => this.#say(id, message),
-    askForHelp: ({ id }, message) => this.#say(id, message),
-    isSettled: () => true,
-  };
-
-  #say(turn: string, text: string): void {
-    if (!this.said.some((one) => one.turn === turn)) this.said.push({ turn, text });
-  }
-
-  agent: LinearAgent = this.restart();
-
-  restart(): LinearAgent {
-    this.agent = createLinearAgent({
-      context: this.rig.context,
-      supervisor: {
-        submit: (input, options) => {
-          const done = submit(this.rig.context, input, options);
-          if (this.diesAfterSubmit) throw new Error('killed');
-          return done;
-        },
-        interrupt: (id, request) => interrupt(this.rig.context, id, request),
-        cancel: (id, request) => cancel(this.rig.context, id, request),
-      },
-      voice: this.voice,
-      place: (row) => this.place(row),
-      request: {},
-    });
-    return this.agent;
-  }
-
-  readonly turns: TurnContext = {
-    store: this.rig.store,
-    entropy: this.rig.entropy,
-    ear: {
-      acknowledge: () => undefined,
-      confirmStop: (_transaction, _session, source) => this.confirmed.push(source),
-    },
-  };
-
-  created(id: string, prompt = `about ${id}`, issue: string | null = 'issue-1'): void {
-    this.rig.entropy.advance(1);
-    const { writer } = this.rig.context;
-    const facts = session(id, issue);
-    this.agent.obey(writer.commit((t) => sessionCreated(this.turns, t, facts, prompt)));
-  }
-
-  prompt(id: string, body: string, activityId = `activity of ${body}`, isStop = false): void {
-    this.rig.entropy.advance(1);
-    const said = { activityId, body, isStop };
-    const { writer } = this.rig.context;
-    this.agent.obey(writer.commit((t) => prompted(this.turns, t, session(id), said)));
-  }
-
-  stop(id: string, activityId = `stop of ${id}`): void {
-    this.prompt(id, '', activityId, true);
-  }
-
-  async settle(): Promise<void> {
-    for (let times = 0; times < 3; times++) await this.agent.look();
-  }
-
-  all(): LinearTurnRow[] {
-    const { linear } = this.rig.store;
-    return linear.listSessions().flatMap(({ id }) => linear.turnsOfSession(id));
-  }
-
-  states(id: string): string[] {
-    return this.rig.store.linear.turnsOfSession(id).map(({ state }) => state);
-  }
-
-  get work(): string {
-    const [running] = this.all().filter(({ state }) => state === 'running');
-    if (!running?.workUnitId) throw new Error('no turn runs');
-    return running.workUnitId;
-  }
-
-  promptOfWork(): string {
-    return this.rig.store.workUnits.get(this.work)?.request.prompt ?? '';
-  }
-
-  /** Work of Linear's that is not over. */
-  liveWork(): string[] {
-    return this.rig.store.workUnits
-      .list({ activeOnly: true, status: null, beforeId: null, limit: 50 })
-      .map(({ status }) => status);
-  }
-
-  claim(): void {
-    this.rig.claimAll();
-    this.rig.run(this.work);
-  }
-
-  run(): void {
-    this.claim();
-    const opened = {
-      attemptId: this.rig.active(this.work).id,
-      workUnitId: this.work,
-      nonce: 'n',
-      invocationId: null,
-      bootId: 'b',
-      uptimeSeconds: 1,
-      pid: 1,
-      runner: 'pi',
-    };
-    this.rig.store.attempts.patch(this.rig.active(this.work).id, { opened });
-  }
-
-  endCancelled(workUnitId: string): void {
-    const { context, store } = this.rig;
-    context.writer.commit((transaction) => {
-      const row = transaction.workUnit(workUnitId);
-      if (row.activeAttemptId !== null) {
-        const attempt = transaction.attempt(row.activeAttemptId);
-        transaction.moveAttempt(attempt, 'cancelled', { endedAt: transaction.at });
-        store.resources.releaseLeases(attempt.id, 'released', transaction.at, 'cancelled');
-        store.resources.releaseSlots(attempt.id, 'released', transaction.at, 'cancelled');
-      }
-      const patch = { endedAt: transaction.at, activeAttemptId: null };
-      transaction.moveWorkUnit(row, 'runner_cancelled', { actor: 'system', patch });
-    });
-  }
-
-  /** How often a person of the session was told something last. */
-  lastWords(id: string): string[] {
-    const { linear } = this.rig.store;
-    const turns = new Set(linear.turnsOfSession(id).map((turn) => turn.id));
-    const sources = new Set(linear.turnsOfSession(id).map(({ sourceKey }) => sourceKey));
-    return [
-      ...this.said.filter(({ turn }) => turns.has(turn)).map(({ text }) => text),
-      ...this.confirmed.filter((source) => sources.has(source)).map(() => 'Stopped'),
-    ];
-  }
-}
 
 describe('no word is lost', () => {
   it('of three that were said while none could begin', async () => {
@@ -238,11 +68,47 @@ describe('no word is lost', () => {
 });
 
 describe('what a turn leaves to the one after it', () => {
+  it('is its prompt where a prompt came while Pi was starting', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.open();
+    const { work } = bench;
+    bench.prompt('s1', 'quickly');
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly');
+  });
+
+  it('is nothing once Pi has it, also where the same words were said before', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'go on');
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work);
+    await bench.settle();
+    bench.rig.entropy.advance(1_000);
+    bench.prompt('s1', 'go on', 'a1');
+    await bench.settle();
+    bench.open();
+    const { work } = bench;
+    bench.prompt('s1', 'please', 'a2');
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('go on\n\nplease');
+    bench.run();
+    const second = bench.work;
+    bench.prompt('s1', 'now', 'a3');
+    bench.endCancelled(second);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('now');
+  });
+
   it('is its prompt where it was lost before its conversation held that', async () => {
     const bench = new Bench();
     bench.created('s1', 'fix it');
     await bench.settle();
-    bench.run();
+    bench.open();
     const work = bench.work;
     const attempt = bench.rig.active(work);
     const resume: ResumeNote = {
@@ -323,6 +189,36 @@ describe('a stop', () => {
     bench.endCancelled(work);
     await bench.settle();
     expect(bench.promptOfWork()).toBe('hello');
+  });
+});
+
+describe('what comes late, by the time at which it was said', () => {
+  const at = (minute: number): string => `2026-01-02T03:${String(minute).padStart(2, '0')}:00.000Z`;
+
+  it('a stop that is older than the newest prompt stops nothing', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    bench.prompt('s1', 'go on', 'a1', { saidAt: at(10) });
+    await bench.settle();
+    bench.run();
+    bench.stop('s1', 'late stop', at(5));
+    await bench.settle();
+    expect(bench.states('s1').filter((state) => state === 'running')).toHaveLength(1);
+    expect(bench.lastWords('s1')).toEqual([]);
+    bench.stop('s1', 'real stop', at(15));
+    expect(bench.rig.store.workUnits.statusOf(bench.work)).toBe('cancelling');
+  });
+
+  it('a prompt that is older than the stop starts nothing; a newer one does', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    bench.stop('s1', 'stop', at(10));
+    bench.prompt('s1', 'before it', 'a1', { saidAt: at(5) });
+    await bench.settle();
+    expect(bench.liveWork()).toEqual([]);
+    bench.prompt('s1', 'after it', 'a2', { saidAt: at(12) });
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('after it');
   });
 });
 

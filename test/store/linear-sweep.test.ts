@@ -213,10 +213,15 @@ describe('a sweep; X16', () => {
 
   it('takes a prompt as old as its session for what the session began with', async () => {
     const scene = new Scene();
-    const session = scene.start();
+    const { world } = scene.linear;
+    const session = world.startSession('mention', world.addIssue());
     scene.linear.world.prompt(session, '@keeper please look at this');
+    scene.linear.world.prompt(session, 'and quickly');
     await scene.sweep().now();
-    expect(ledger()).toEqual([['created', session.id]]);
+    expect(ledger()).toEqual([
+      ['created', session.id],
+      ['prompted', session.id, 'and quickly', null],
+    ]);
     const { event } = readEnvelope(
       parseBody(store.linearDeliveries.next()?.body ?? Buffer.of()) ?? {},
     );

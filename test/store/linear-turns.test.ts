@@ -1,164 +1,9 @@
 /** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { createLinearAgent, type Voice } from '../../src/linear/agent.ts';
-import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
-import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
-import { cancel, interrupt } from '../../src/supervisor/end.ts';
-import { submit } from '../../src/supervisor/submit.ts';
-import { QueueRig } from '../support/core-queue.ts';
-import { cleanUp, open } from './rig.ts';
+import { Bench } from '../support/linear-bench.ts';
+import { cleanUp } from './rig.ts';
 
 afterEach(cleanUp);
-
-const session = (id: string, issue: string | null = 'issue-1'): SessionFacts => ({
-  id,
-  organizationId: 'org',
-  channelKey: issue ?? id,
-  issueId: issue,
-  identifier: issue,
-  title: null,
-  url: null,
-  teamId: null,
-  creatorId: 'ada',
-  known: true,
-  own: false,
-});
-
-/** The agent over a store, its voice written down, its work ended by hand. */
-class Bench {
-  readonly rig = new QueueRig(open(), { provider: { default: 4 }, runner: { pi: 4 } });
-  readonly acknowledged: string[] = [];
-  readonly said: { readonly turn: string; readonly text: string }[] = [];
-  readonly confirmed: string[] = [];
-  /** Terminal activities that are not out yet. */
-  readonly unsent = new Set<string>();
-  holdsBack = false;
-
-  readonly voice: Voice = {
-    follow: () => undefined,
-    conclude: ({ id, workUnitId }) => {
-      const status = this.rig.store.workUnits.get(workUnitId ?? '')?.status ?? 'gone';
-      this.#say(id, status);
-    },
-    fail: ({ id }, message) => this.#say(id, message),
-    askForHelp: ({ id }, message) => this.#say(id, message),
-    isSettled: ({ id }) => !this.unsent.has(id),
-  };
-
-  #say(turn: string, text: string): void {
-    if (this.said.some((one) => one.turn === turn)) return;
-    this.said.push({ turn, text });
-    if (this.holdsBack) this.unsent.add(turn);
-  }
-
-  readonly agent = createLinearAgent({
-    context: this.rig.context,
-    supervisor: {
-      submit: (input, options) => submit(this.rig.context, input, options),
-      interrupt: (id, request) => interrupt(this.rig.context, id, request),
-      cancel: (id, request) => cancel(this.rig.context, id, request),
-    },
-    voice: this.voice,
-    place: () => Promise.resolve({ kind: 'ready', cwd: '/' }),
-    request: {},
-  });
-
-  readonly turns: TurnContext = {
-    store: this.rig.store,
-    entropy: this.rig.entropy,
-    ear: {
-      acknowledge: (_transaction, id) => this.acknowledged.push(id),
-      confirmStop: (_transaction, _session, source) => this.confirmed.push(source),
-    },
-  };
-
-  get rows() {
-    return this.rig.store.linear;
-  }
-
-  created(id: string, prompt = `about ${id}`, issue: string | null = 'issue-1'): void {
-    this.rig.entropy.advance(1);
-    const { writer } = this.rig.context;
-    const facts = session(id, issue);
-    this.agent.obey(writer.commit((t) => sessionCreated(this.turns, t, facts, prompt)));
-  }
-
-  prompt(id: string, body: string, activityId = `activity of ${body}`, isStop = false): void {
-    this.rig.entropy.advance(1);
-    const said = { activityId, body, isStop };
-    const { writer } = this.rig.context;
-    this.agent.obey(writer.commit((t) => prompted(this.turns, t, session(id), said)));
-  }
-
-  stop(id: string, activityId = `stop of ${id}`): void {
-    this.prompt(id, '', activityId, true);
-  }
-
-  /** Lets everything that is due happen. */
-  async settle(): Promise<void> {
-    for (let times = 0; times < 3; times++) await this.agent.look();
-  }
-
-  states(id?: string): string[] {
-    const turns = id === undefined ? this.all() : this.rows.turnsOfSession(id);
-    return turns.map(({ state }) => state);
-  }
-
-  all(): LinearTurnRow[] {
-    return this.rows.listSessions().flatMap(({ id }) => this.rows.turnsOfSession(id));
-  }
-
-  /** The work of the turn that runs. */
-  get work(): string {
-    const [running] = this.all().filter(({ state }) => state === 'running');
-    if (!running?.workUnitId) throw new Error('no turn runs');
-    return running.workUnitId;
-  }
-
-  promptOfWork(): string {
-    return this.rig.store.workUnits.get(this.work)?.request.prompt ?? '';
-  }
-
-  /** The work is claimed and seen to run; its wrapper has opened the spool. */
-  run(): void {
-    this.rig.claimAll();
-    this.rig.run(this.work);
-    const opened = {
-      attemptId: this.rig.active(this.work).id,
-      workUnitId: this.work,
-      nonce: 'n',
-      invocationId: null,
-      bootId: 'b',
-      uptimeSeconds: 1,
-      pid: 1,
-      runner: 'pi',
-    };
-    this.rig.store.attempts.patch(this.rig.active(this.work).id, { opened });
-    const { sessionsDirectory } = this.rig.context.settings;
-    const { conversation } = this.rig.active(this.work);
-    const place = path.join(sessionsDirectory, conversation ?? '');
-    mkdirSync(place, { recursive: true });
-    writeFileSync(path.join(place, 'session.jsonl'), '');
-  }
-
-  /** What was interrupted or cancelled ends as that. */
-  endCancelled(workUnitId: string): void {
-    const { context, store } = this.rig;
-    context.writer.commit((transaction) => {
-      const row = transaction.workUnit(workUnitId);
-      if (row.activeAttemptId !== null) {
-        const attempt = transaction.attempt(row.activeAttemptId);
-        transaction.moveAttempt(attempt, 'cancelled', { endedAt: transaction.at });
-        store.resources.releaseLeases(attempt.id, 'released', transaction.at, 'cancelled');
-        store.resources.releaseSlots(attempt.id, 'released', transaction.at, 'cancelled');
-      }
-      const patch = { endedAt: transaction.at, activeAttemptId: null };
-      transaction.moveWorkUnit(row, 'runner_cancelled', { actor: 'system', patch });
-    });
-  }
-}
 
 describe('a session', () => {
   it('becomes one turn with one work unit, and one answer; row 166', async () => {
@@ -183,8 +28,8 @@ describe('a session', () => {
 
   it('that we made ourselves starts nothing; bug 2', async () => {
     const bench = new Bench();
-    const own = { ...session('own'), own: true };
-    bench.rig.context.writer.commit((t) => sessionCreated(bench.turns, t, own, 'x'));
+    bench.created('s1', 'x', 'issue-1', { own: true });
+    bench.prompt('s1', 'a person in it');
     await bench.settle();
     expect(bench.all()).toEqual([]);
   });

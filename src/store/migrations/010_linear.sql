@@ -64,6 +64,10 @@ CREATE TABLE linear_turns (
   work_unit_id TEXT,
   -- The turn that took its place.
   interrupted_by TEXT,
+  -- 1: somebody stopped it while it ran; nothing takes its place or goes on with it.
+  stopped INTEGER NOT NULL DEFAULT 0,
+  -- When a person said it, by Linear's clock; null where nobody did, or Linear does not say.
+  said_at TEXT,
   -- Its one terminal activity, in the outbox.
   terminal_id TEXT,
   created_at TEXT NOT NULL,
@@ -71,8 +75,9 @@ CREATE TABLE linear_turns (
   ended_at TEXT,
   UNIQUE (workspace_id, source_key)
 ) STRICT;
-CREATE INDEX idx_linear_turns_open ON linear_turns(workspace_id, channel_key, id)
+CREATE INDEX idx_linear_turns_open ON linear_turns(workspace_id, channel_key)
   WHERE state IN ('held', 'pending', 'running', 'awaiting_activity');
+CREATE INDEX idx_linear_turns_session ON linear_turns(session_id);
 CREATE INDEX idx_linear_turns_work ON linear_turns(work_unit_id) WHERE work_unit_id IS NOT NULL;
 
 -- What is to be told, in order, each with the id that makes a second post the same one.
@@ -100,6 +105,8 @@ CREATE TABLE linear_outbox (
 ) STRICT;
 CREATE INDEX idx_linear_outbox_pending ON linear_outbox(workspace_id, priority, seq)
   WHERE state = 'pending';
+CREATE INDEX idx_linear_outbox_turn ON linear_outbox(turn_id)
+  WHERE state = 'pending' AND turn_id IS NOT NULL;
 CREATE INDEX idx_linear_outbox_session ON linear_outbox(session_id, seq);
 
 -- Small facts that outlive the daemon: the app's user, the sweep's cursor, the auth problem.
