@@ -50,6 +50,7 @@ export interface LinearClient extends LinearApi {
   knownViewer(): Viewer | null;
 }
 
+const orNull = <Value>(value: Value | null | undefined): Value | null => value ?? null;
 const named = z.object({ id: z.string(), name: z.string() });
 const identified = z.object({ id: z.string() });
 const successSchema = z.object({ success: z.boolean() });
@@ -82,7 +83,21 @@ const listedSchema = z.object({
   createdAt: z.string(),
   updatedAt: z.string(),
   appUser: identified,
-  issue: identified.nullish(),
+  issue: z
+    .object({
+      id: z.string(),
+      identifier: z.string(),
+      title: z.string(),
+      description: z.string().nullish().transform(orNull),
+      url: z.string(),
+    })
+    .nullish()
+    .transform(orNull),
+  // Linear itself writes one where a session has none: nobody's.
+  comment: z
+    .object({ id: z.string(), body: z.string(), user: identified.nullish() })
+    .nullish()
+    .catch(null),
   activities: z.object({
     nodes: z.array(promptSchema),
     pageInfo: z.object({ hasNextPage: z.boolean() }),
@@ -192,11 +207,13 @@ class Client implements LinearClient {
       const called = await this.#read('agentSession', PROMPTS, { id: node.id, since });
       prompts = read('agentSession', promptsSchema, called).activities.nodes;
     }
-    const { id, status, createdAt, updatedAt } = node;
+    const { id, status, issue, comment, createdAt, updatedAt } = node;
     return {
       id,
       status,
-      issueId: node.issue?.id ?? null,
+      issueId: issue?.id ?? null,
+      issue,
+      comment: comment?.user ? { id: comment.id, body: comment.body } : null,
       createdAt,
       updatedAt,
       prompts: prompts

@@ -37,7 +37,8 @@ export const RECENT_SESSIONS = `query RecentSessions($first: Int!, $after: Strin
     nodes {
       id status createdAt updatedAt
       appUser { id }
-      issue { id }
+      issue { id identifier title description url }
+      comment { id body user { id } }
       activities(first: 20, filter: { type: { eq: "prompt" }, createdAt: { gte: $since } }) {
         nodes { id signal createdAt content { ... on AgentActivityPromptContent { body } } }
         pageInfo { hasNextPage }

@@ -52,6 +52,16 @@ export interface ListedSession {
   readonly id: string;
   readonly status: string;
   readonly issueId: string | null;
+  /** What it is about, in the words of its webhook. */
+  readonly issue?: {
+    readonly id: string;
+    readonly identifier: string;
+    readonly title: string;
+    readonly description: string | null;
+    readonly url: string;
+  } | null;
+  /** The comment of a person that it began with: no activity tells of it. */
+  readonly comment?: { readonly id: string; readonly body: string } | null;
   readonly createdAt: string;
   readonly updatedAt: string;
   /** Prompts of people, oldest first. */

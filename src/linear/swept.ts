@@ -41,10 +41,11 @@ const isOpening = (session: ListedSession, { signal, createdAt }: Prompt): boole
   signal === null && Date.parse(createdAt) - Date.parse(session.createdAt) <= OPENING_MS;
 
 function sessionBody(session: ListedSession, { organizationId, appUserId }: SweptBy) {
-  const { id, status, issueId, createdAt, updatedAt } = session;
+  const { id, status, issueId, issue = null, createdAt, updatedAt } = session;
   const opening = session.prompts.find((prompt) => isOpening(session, prompt));
-  const comment = opening ? { id: opening.id, body: opening.body } : null;
-  return { id, status, issueId, createdAt, updatedAt, organizationId, appUserId, comment };
+  const comment = session.comment ?? (opening ? { id: opening.id, body: opening.body } : null);
+  const times = { createdAt, updatedAt };
+  return { id, status, issueId, issue, ...times, organizationId, appUserId, comment };
 }
 
 function created(session: ListedSession, by: SweptBy): SweptEvent {

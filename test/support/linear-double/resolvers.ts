@@ -120,13 +120,14 @@ class Views {
   }
 
   session(session: Session) {
-    const { issue } = session;
+    const { issue, comment } = session;
     return {
       id: session.id,
       status: this.#world.status(session),
       appUser: () => this.user(session.appUserId),
       creator: () => (session.creator ? this.person(session.creator) : null),
       issue: () => (issue ? this.issue(issue) : null),
+      comment: () => comment && { ...comment, user: this.user(comment.by) },
       activities: (page: Page & { filter?: { type?: Comparator; createdAt?: Comparator } }) => {
         const fit = this.#world
           .seen(session.id)

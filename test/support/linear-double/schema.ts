@@ -123,12 +123,19 @@ const SDL = /* GraphQL */ `
     url: String!
   }
 
+  type Comment {
+    id: ID!
+    body: String!
+    user: User
+  }
+
   type AgentSession {
     id: ID!
     status: AgentSessionStatus!
     appUser: User!
     creator: User
     issue: Issue
+    comment: Comment
     activities(
       first: Int
       after: String
