@@ -14,6 +14,7 @@ import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { beginAnew, conversationOf, isGone } from './conversation.ts';
+import { type Heard, hearing } from './heard.ts';
 import { promptOf } from './turn-prompt.ts';
 import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
@@ -81,6 +82,12 @@ const WRITE_TO_GO_ON = 'Write here, and it goes on from its conversation.';
 const WRITE_TO_BEGIN =
   'Write here to begin anew: what was asked first and its files are there, the conversation is not.';
 const CONVERSATION_GONE = `The conversation of this thread is not on this machine any more. ${WRITE_TO_BEGIN}`;
+
+/** What is found before a turn begins: where it works, and what its conversation knows. */
+interface Beginning {
+  readonly cwd: string;
+  readonly heard: Heard;
+}
 
 /** As what a turn ends, once its last word is out. */
 function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): TurnState {
@@ -160,8 +167,11 @@ class Driver implements LinearAgent {
     const session = next && this.#rows.session(next.sessionId);
     if (this.#closing || !next || !session) return;
     const found = await this.#options.place(session);
-    if (found.kind === 'ready') this.#begin(next, session, found.cwd);
-    else if (found.kind === 'failed') this.#fail(next, found.message);
+    if (found.kind === 'ready') {
+      const heard = await hearing(this.#options.context, session);
+      this.#begin(next, session, { cwd: found.cwd, heard });
+    }
+    if (found.kind === 'failed') this.#fail(next, found.message);
   }
 
   #look(turn: LinearTurnRow): void {
@@ -179,7 +189,7 @@ class Driver implements LinearAgent {
   }
 
   /** Submits the work of a turn; the turn's id makes a second submit the same one. */
-  #begin(turn: LinearTurnRow, session: LinearSessionRow, cwd: string): void {
+  #begin(turn: LinearTurnRow, session: LinearSessionRow, where: Beginning): void {
     const { context, supervisor, voice } = this.#options;
     // Stopped, or joined by a later prompt, while its place was made.
     if (this.#rows.turn(turn.id)?.state !== 'pending') return;
@@ -188,7 +198,7 @@ class Driver implements LinearAgent {
       this.#askForHelp(turn, 'pending', CONVERSATION_GONE);
       return;
     }
-    const input = startWorkUnitSchema.parse(requestOf(this.#options, turn, session, cwd));
+    const input = startWorkUnitSchema.parse(requestOf(this.#options, turn, session, where));
     const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
     context.writer.commit(({ at }) => {
       const patch = { state: 'running', workUnitId: workUnit.id, startedAt: at } as const;
@@ -277,7 +287,7 @@ function requestOf(
   { request, context }: LinearAgentOptions,
   turn: LinearTurnRow,
   session: LinearSessionRow,
-  cwd: string,
+  { cwd, heard }: Beginning,
 ): StartWorkUnitInput {
   return {
     ...request,
@@ -286,7 +296,7 @@ function requestOf(
     ownerId: session.id,
     createdByClientId: 'linear',
     runnerId: 'pi',
-    prompt: promptOf(context.store, turn, session),
+    prompt: promptOf(context.store, turn, session, heard),
     conversation: conversationOf(context.store, session),
     cwd,
     externalSubject: `linear:${turn.channelKey}`,

@@ -3,6 +3,7 @@ import { continuationPrompt } from '../domain/resume.ts';
 import type { LinearSessionRow, LinearTurnRow } from '../store/linear-turns.ts';
 import type { Store } from '../store/store.ts';
 import { conversationOf, generationOf } from './conversation.ts';
+import type { Heard } from './heard.ts';
 
 type Read = Pick<Store, 'linear' | 'linearFacts' | 'workUnits' | 'attempts'>;
 
@@ -15,16 +16,16 @@ const BEGUN_ANEW =
 const SAID_NOW = 'Now you are asked:';
 
 /**
- * What is still owed of an earlier turn: its prompt where nothing ever ran of it, the note of
- * a loss that was not gone on from, nothing where the conversation has it all.
+ * What is still owed of an earlier turn: its prompt where the conversation has not heard it, the
+ * note of a loss that was not gone on from, nothing where the conversation has it all or a
+ * person stopped it.
  */
-function owed(store: Read, earlier: LinearTurnRow): string | null {
+function owed(store: Read, heard: Heard, earlier: LinearTurnRow): string | null {
   if (earlier.workUnitId === null) return earlier.prompt;
-  const hasRun = store.attempts
-    .listByWorkUnit(earlier.workUnitId)
-    .some(({ opened }) => opened !== null);
-  if (!hasRun) return earlier.prompt;
-  const note = store.workUnits.get(earlier.workUnitId)?.resume ?? null;
+  const workUnit = store.workUnits.get(earlier.workUnitId);
+  if (workUnit?.errorCode === 'cancelled_by_request') return null;
+  if (!heard(earlier.workUnitId)) return earlier.prompt;
+  const note = workUnit?.resume ?? null;
   return note === null ? null : continuationPrompt(note);
 }
 
@@ -42,8 +43,9 @@ export function promptOf(
   store: Read,
   turn: LinearTurnRow,
   session: Pick<LinearSessionRow, 'id'>,
+  heard: Heard,
 ): string {
-  const said = wordsOf(store, turn);
+  const said = wordsOf(store, turn, heard);
   const conversation = conversationOf(store, session);
   // In another conversation than the first nobody knows what this is about.
   if (generationOf(store, session) === 1 || store.workUnits.hasSpoken(conversation)) return said;
@@ -53,14 +55,43 @@ export function promptOf(
     : [BEGUN_ANEW, first.prompt, SAID_NOW, said].join('\n\n');
 }
 
-function wordsOf(store: Read, turn: LinearTurnRow): string {
+/** Turns of the session whose place this one took, itself or by others between, oldest first. */
+function takenBy({ linear }: Read, { id, sessionId }: LinearTurnRow): LinearTurnRow[] {
+  const turns = linear.turnsOfSession(sessionId);
+  const taken = new Set([id]);
+  // Who takes a place came later, so one pass from the newest finds them all.
+  return turns
+    .toReversed()
+    .filter((earlier) => {
+      const isTaken = earlier.interruptedBy !== null && taken.has(earlier.interruptedBy);
+      if (isTaken) taken.add(earlier.id);
+      return isTaken;
+    })
+    .toReversed();
+}
+
+/**
+ * The turns whose work may have left something owed, oldest first: those whose place this one
+ * took, and where it or one of those goes on with another, that one's.
+ */
+function worked(store: Read, turn: LinearTurnRow): LinearTurnRow[] {
+  const found = [...takenBy(store, turn), turn].flatMap((one) => {
+    const from = origin(store, one);
+    return [
+      ...(from === null ? [] : worked(store, from)),
+      ...(one.workUnitId === null ? [] : [one]),
+    ];
+  });
+  return [...new Map(found.map((one) => [one.id, one])).values()];
+}
+
+function wordsOf(store: Read, turn: LinearTurnRow, heard: Heard): string {
   const from = origin(store, turn);
-  const begun = from && owed(store, from);
-  if (from !== null && begun === from.prompt) return begun;
-  const taken = store.linear
-    .turnsOfSession(turn.sessionId)
-    .filter(({ interruptedBy, workUnitId }) => interruptedBy === turn.id && workUnitId !== null)
-    .flatMap((earlier) => owed(store, earlier) ?? []);
-  const parts = [...taken, ...(begun === null ? [] : [begun]), turn.prompt];
-  return parts.filter((part) => part.trim() !== '').join('\n\n') || GO_ON;
+  const before = worked(store, turn);
+  // What came before something that was heard is settled: that one told of it.
+  const last = before.findLastIndex(({ workUnitId }) => workUnitId !== null && heard(workUnitId));
+  const begun = before.slice(Math.max(0, last)).flatMap((one) => owed(store, heard, one) ?? []);
+  // Nobody has heard what it would go on with: it begins.
+  if (from !== null && begun.at(-1) === from.prompt) return begun.join('\n\n');
+  return [...begun, turn.prompt].filter((part) => part.trim() !== '').join('\n\n') || GO_ON;
 }

@@ -1,12 +1,15 @@
 /** Turns over a real store: one at a time for an issue, interrupted by prompts, ended by stops. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { timestamp } from '../../src/domain/ids.ts';
 import { createLinearAgent, type Voice } from '../../src/linear/agent.ts';
 import { prompted, sessionCreated, type TurnContext } from '../../src/linear/turns.ts';
 import type { LinearTurnRow, SessionFacts } from '../../src/store/linear-turns.ts';
 import { cancel, interrupt } from '../../src/supervisor/end.ts';
 import { submit } from '../../src/supervisor/submit.ts';
 import { QueueRig } from '../support/core-queue.ts';
-import { cleanUp, open } from './rig.ts';
+import { cleanUp, open, temporaryDirectory } from './rig.ts';
 
 afterEach(cleanUp);
 
@@ -51,8 +54,13 @@ class Bench {
     if (this.holdsBack) this.unsent.add(turn);
   }
 
+  readonly #sessions = temporaryDirectory();
+
   readonly agent = createLinearAgent({
-    context: this.rig.context,
+    context: {
+      ...this.rig.context,
+      settings: { ...this.rig.context.settings, sessionsDirectory: this.#sessions },
+    },
     supervisor: {
       submit: (input, options) => submit(this.rig.context, input, options),
       interrupt: (id, request) => interrupt(this.rig.context, id, request),
@@ -119,8 +127,28 @@ class Bench {
     return this.rig.store.workUnits.get(this.work)?.request.prompt ?? '';
   }
 
-  /** The work is claimed and seen to run; its wrapper has opened the spool. */
+  /** The work is claimed and seen to run; its wrapper has opened the spool, and Pi has its prompt. */
   run(): void {
+    this.runUnheard();
+    this.hear();
+  }
+
+  /** Pi writes a prompt down as soon as it has it. */
+  hear(): void {
+    const { conversation } = this.rig.store.workUnits.get(this.work) ?? {};
+    const file = path.join(this.#sessions, conversation ?? '', 'session.jsonl');
+    const at = timestamp(this.rig.entropy);
+    const message = { role: 'user', content: this.promptOfWork() };
+    const lines = [
+      { type: 'session', cwd: '/' },
+      { type: 'message', id: 'a', parentId: null, timestamp: at, message },
+    ];
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
+
+  /** It runs, and is not as far as that. */
+  runUnheard(): void {
     this.rig.claimAll();
     this.rig.run(this.work);
     const opened = {
@@ -252,6 +280,45 @@ describe('a prompt', () => {
     await bench.settle();
     expect(bench.states()).toEqual(['interrupted', 'running']);
     expect(bench.promptOfWork()).toBe('fix it\n\nquickly');
+  });
+
+  it('carries the words of a turn that ran and was interrupted before the agent had them', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.runUnheard();
+    bench.prompt('s1', 'quickly');
+    // The second takes the place of the first, which took that of the turn that ran.
+    bench.prompt('s1', 'and quietly');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly\n\nand quietly');
+    bench.runUnheard();
+    bench.prompt('s1', 'please');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly\n\nand quietly\n\nplease');
+    bench.run();
+    bench.prompt('s1', 'thanks');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork(), 'all of it was heard').toBe('thanks');
+  });
+
+  it('that joins a turn which waits to be gone on with carries its words where nobody heard them', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.runUnheard();
+    bench.created('s2', 'wait');
+    bench.prompt('s2', 'look at this');
+    bench.prompt('s1', 'quickly');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toMatch(/^fix it\n\nYou were interrupted.*quickly$/s);
   });
 
   it('in another session of the issue comes first; the interrupted one is gone on with, once', async () => {
