@@ -92,7 +92,9 @@ interface Beginning {
 /** As what a turn ends, once its last word is out. */
 function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): TurnState {
   if (workUnit?.status === 'succeeded') return 'done';
-  const isStopped = workUnit?.status === 'cancelled' && session?.stoppedAt != null;
+  if (workUnit?.status !== 'cancelled') return 'failed';
+  // Words after the stop have taken the session's mark away.
+  const isStopped = session?.stoppedAt != null || workUnit.errorMessage === STOPPED;
   return isStopped ? 'stopped' : 'failed';
 }
 

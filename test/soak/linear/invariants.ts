@@ -6,7 +6,7 @@
  * joined to it: the last words are answered, once; words before those are answered or joined
  * by later ones, and the model hears each once; words before a stop need no answer.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Activity, Session } from '../../support/linear-double/world.ts';
 import type { LinearScene } from '../../support/linear-scene.ts';
@@ -152,10 +152,12 @@ function turnAgrees({ evidence, activities }: Story, turn: StoredTurn): string[]
   if (last.length > 1) wrong.push(`${name} has ${last.length} last words`);
   if (last.length === 1 && told.at(-1) !== last[0])
     wrong.push(`${name} speaks after its last word`);
-  if (turn.state === 'done' && last.length === 0) wrong.push(`${name} has no last word`);
+  // Words that came before their session was known are done when its first turn has them.
+  const isDone = turn.state === 'done' && turn.workUnitId !== null;
+  if (isDone && last.length === 0) wrong.push(`${name} has no last word`);
   if (turn.state === 'failed') wrong.push(`${name} failed`);
   if (turn.state === 'interrupted' && last.length > 0) wrong.push(`${name} has a last word`);
-  const expected = turn.state === 'done' ? answerOf(evidence, turn) : null;
+  const expected = isDone ? answerOf(evidence, turn) : null;
   if (expected !== null && last[0] && wordsOf(last[0]) !== `response: ${expected}`)
     wrong.push(`${name} answers "${wordsOf(last[0])}", not ${expected}`);
   return wrong;
@@ -183,9 +185,9 @@ function stopsHold(story: Story): string[] {
     const isWithin = (at: number): boolean => at > from && at < until;
     const begun = attempts.filter(({ createdAt }) => isWithin(ms(createdAt)));
     const within = activities.filter(({ createdAt }) => isWithin(ms(createdAt)));
-    const at = within.findIndex((one) => STOPPED.test(wordsOf(one)));
-    // Another stop says so again.
-    const later = within.slice(at + 1).filter((one) => !STOPPED.test(wordsOf(one)));
+    // What an earlier stop was answered may arrive late, and another stop is answered again.
+    const at = within.findLastIndex((one) => STOPPED.test(wordsOf(one)));
+    const later = within.slice(at + 1);
     return [
       ...begun.map(({ unit }) => `${unit} began after ${done.deed.word}`),
       ...(at < 0 ? [] : later.map((one) => `said "${wordsOf(one)}" after ${done.deed.word}`)),
@@ -240,9 +242,11 @@ function outboxAgrees({ evidence, scene }: Scope): Violation[] {
 }
 
 function ofTheRun({ scene, evidence }: Scope): string[] {
-  const together = path.join(scene.rig.tree, 'together');
+  const together = readdirSync(scene.rig.base, { recursive: true, encoding: 'utf8' })
+    .filter((name) => path.basename(name) === 'together')
+    .map((name) => readFileSync(path.join(scene.rig.base, name), 'utf8'));
   return [
-    ...(existsSync(together) ? [`worked on together: ${readFileSync(together, 'utf8')}`] : []),
+    ...together.map((who) => `worked on together: ${who}`),
     ...scene.linear.violations().map((one) => `Linear objects: ${JSON.stringify(one)}`),
     ...scene.rig.model.violations().map((one) => `the model objects: ${JSON.stringify(one)}`),
     ...evidence.ledger

@@ -3,6 +3,7 @@ import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Random } from '../../chaos/random.ts';
 import { LinearScene } from '../../support/linear-scene.ts';
+import { commit, git } from '../../support/linear-trees.ts';
 import { readEvidence, readUnrest, type Unrest } from './evidence.ts';
 import { historyOf } from './history.ts';
 import { type Scope, type Violation, violationsOf } from './invariants.ts';
@@ -90,11 +91,20 @@ function figuresOf({ scene, evidence, done }: Scope, keeper: Keeper): Result['fi
   };
 }
 
+/** Each issue gets a work tree of it, so that issues are worked on at once. */
+function repositoryIn(base: string): string {
+  const repository = path.join(base, 'repository');
+  mkdirSync(repository);
+  git(repository, 'init', '--quiet', '--initial-branch=main');
+  commit(repository, 'README', 'The lamps\n');
+  return repository;
+}
+
 /** Plays a run. What failed leaves its files in `logs`. @throws what the scene throws. */
 export async function soak(options: Options, logs: string): Promise<Result> {
-  const section = { withoutSystemd: true } as const;
-  const scene = await LinearScene.create(section);
-  scene.configure({}, { limits: { runner: { pi: options.parallel } } });
+  const scene = await LinearScene.create({ withoutSystemd: true });
+  const repositories = [{ path: repositoryIn(scene.rig.base), default: true }];
+  scene.configure({ repositories }, { limits: { runner: { pi: options.parallel } } });
   const keeper = new Keeper(scene, new Random(`${options.seed}/mayhem`));
   const { store } = scene.rig.config.directories;
   try {

@@ -21,7 +21,7 @@ const FAULTS: readonly ((random: Random) => Fault)[] = [
 ];
 
 /** What one bad moment does. */
-type Moment = (linear: LinearDouble, random: Random) => Promise<unknown> | unknown;
+type Moment = (linear: LinearDouble, random: Random) => Promise<void> | void;
 
 const fault: Moment = ({ faults }, random) =>
   faults.next(random.pick(CALLS), random.pick(FAULTS)(random), random.pick([1, 1, 1, 2]));
