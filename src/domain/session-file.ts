@@ -13,6 +13,7 @@ const entrySchema = z.looseObject({
   type: z.string(),
   id: z.string(),
   parentId: z.string().nullable(),
+  timestamp: z.string().nullish().catch(null),
 });
 const callSchema = z.looseObject({
   type: z.literal('toolCall'),
@@ -42,6 +43,8 @@ export type SessionState =
       readonly cwd: string;
       /** Calls of the conversation's last turn without a result in the file. */
       readonly openCalls: readonly SessionCall[];
+      /** When the newest prompt was written, RFC 3339; null where the file does not say. */
+      readonly promptedAt: string | null;
       /** Lines that cannot be read and that nothing hangs on: torn ends of earlier deaths. */
       readonly tornLines: number;
     }
@@ -49,6 +52,7 @@ export type SessionState =
 
 interface Entry {
   readonly parentId: string | null;
+  readonly at: string | null;
   readonly message: z.output<typeof messageSchema> | null;
 }
 
@@ -101,11 +105,13 @@ export class SessionReading {
       return { kind: 'corrupt', line: 1, reason: 'it does not begin with a session header' };
     }
     const path = this.pathToRoot();
-    if (!path.some(({ message }) => message?.role === 'user')) return { kind: 'empty' };
+    const prompt = path.find(({ message }) => message?.role === 'user');
+    if (!prompt) return { kind: 'empty' };
     return {
       kind: 'whole',
       cwd: this.cwd,
       openCalls: this.openCalls(path),
+      promptedAt: prompt.at,
       tornLines: this.torn,
     };
   }
@@ -122,14 +128,14 @@ export class SessionReading {
       this.damaged('an entry without id or parent');
       return;
     }
-    const { id, parentId, type } = entry.data;
+    const { id, parentId, type, timestamp: at = null } = entry.data;
     const message = type === 'message' ? messageSchema.safeParse(entry.data['message']) : null;
     if (parentId !== null && !this.entries.has(parentId)) {
       this.damaged(`entry ${id} hangs on ${parentId}, which is not there`);
     } else if (message && !message.success) {
       this.damaged(`entry ${id} holds no message`);
     } else {
-      this.entries.set(id, { parentId, message: message?.data ?? null });
+      this.entries.set(id, { parentId, at, message: message?.data ?? null });
       this.last = id;
     }
   }

@@ -92,7 +92,10 @@ const listedSchema = z.object({
       team: z.object({ id: z.string(), key: z.string() }),
     })
     .nullish(),
-  comment: z.object({ id: z.string(), body: z.string() }).nullish(),
+  comment: z
+    .object({ id: z.string(), body: z.string(), user: identified.nullish() })
+    .nullish()
+    .catch(null),
   activities: z.object({
     nodes: z.array(promptSchema),
     pageInfo: z.object({ hasNextPage: z.boolean() }),
@@ -207,7 +210,8 @@ class Client implements LinearClient {
       id,
       status,
       issue: issue ? { ...issue, description: issue.description ?? null } : null,
-      comment: comment ?? null,
+      // Linear itself writes one where a session has none: nobody's.
+      comment: comment?.user ? { id: comment.id, body: comment.body } : null,
       createdAt,
       updatedAt,
       prompts: prompts

@@ -38,7 +38,7 @@ export const RECENT_SESSIONS = `query RecentSessions($first: Int!, $after: Strin
       id status createdAt updatedAt
       appUser { id }
       issue { id identifier title url description team { id key } }
-      comment { id body }
+      comment { id body user { id } }
       activities(first: 20, filter: { type: { eq: "prompt" }, createdAt: { gte: $since } }) {
         nodes { id signal createdAt content { ... on AgentActivityPromptContent { body } } }
         pageInfo { hasNextPage }

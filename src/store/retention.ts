@@ -122,15 +122,15 @@ function compactions(db: Database, workspace: string) {
 
 function owners(db: Database) {
   const owner = (sql: string) => {
-    const statement = db.prepare<[string], { compacted: number }>(sql);
+    const statement = db.prepare<{ name: string }, { compacted: number }>(sql);
     return (name: string): Owner => {
-      const row = statement.get(name);
+      const row = statement.get({ name });
       if (row === undefined) return 'unknown';
       return row.compacted === 1 ? 'compacted' : 'kept';
     };
   };
   const attempt = (column: string): string =>
-    `SELECT compacted_at IS NOT NULL AS compacted FROM work_unit_attempts WHERE ${column} = ?`;
+    `SELECT compacted_at IS NOT NULL AS compacted FROM work_unit_attempts WHERE ${column} = @name`;
   return {
     ownerOfAttempt: owner(attempt('id')),
     ownerOfNonce: owner(attempt('nonce')),
@@ -138,11 +138,11 @@ function owners(db: Database) {
       // Of a conversation: once all work that went on with it is gone.
       `SELECT min(${TERMINAL} AND floor_seq > 0 AND last_seq = floor_seq
          AND id NOT IN (SELECT work_unit_id FROM compactions)) AS compacted
-       FROM work_units WHERE conversation = ?1 HAVING count(*) > 0
+       FROM work_units WHERE conversation = @name HAVING count(*) > 0
        UNION ALL
        SELECT ${TERMINAL} AND floor_seq > 0 AND last_seq = floor_seq
          AND id NOT IN (SELECT work_unit_id FROM compactions) AS compacted
-       FROM work_units WHERE id = ?1`,
+       FROM work_units WHERE id = @name`,
     ),
   };
 }

@@ -63,6 +63,20 @@ function spooledCalls(
   );
 }
 
+/**
+ * Whether the conversation has the prompt of this work: one that earlier work began has
+ * prompts of its own, which are older than the first attempt.
+ */
+function hasPrompt(
+  { store }: Context,
+  { workUnitId, createdAt }: AttemptRow,
+  session: SessionState | null,
+): boolean {
+  if (session?.kind !== 'whole') return false;
+  const [first] = store.attempts.listByWorkUnit(workUnitId);
+  return session.promptedAt === null || session.promptedAt >= (first?.createdAt ?? createdAt);
+}
+
 /** What the next attempt is told of this one. */
 export function noteOf(
   context: Context,
@@ -77,7 +91,7 @@ export function noteOf(
     cause,
     lostAt: attempt.lastHeartbeatAt ?? attempt.lastEventAt ?? attempt.createdAt,
     ...sortCalls(session, spooled),
-    conversation: session?.kind === 'whole',
+    conversation: hasPrompt(context, attempt, session),
   };
 }
 

@@ -106,6 +106,45 @@ describe('a prompt', () => {
     expect(bench.promptOfWork()).toBe('fix it\n\nquickly');
   });
 
+  it('carries the words of a turn that ran and was interrupted before the agent had them', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.open();
+    bench.prompt('s1', 'quickly');
+    // The second takes the place of the first, which took that of the turn that ran.
+    bench.prompt('s1', 'and quietly');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly\n\nand quietly');
+    bench.open();
+    bench.prompt('s1', 'please');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly\n\nand quietly\n\nplease');
+    bench.run();
+    bench.prompt('s1', 'thanks');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork(), 'all of it was heard').toBe('thanks');
+  });
+
+  it('that joins a turn which waits to be gone on with carries its words where nobody heard them', async () => {
+    const bench = new Bench();
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.open();
+    bench.created('s2', 'wait');
+    bench.prompt('s2', 'look at this');
+    bench.prompt('s1', 'quickly');
+    bench.endCancelled(bench.work);
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nquickly');
+  });
+
   it('in another session of the issue comes first; the interrupted one is gone on with, once', async () => {
     const bench = new Bench();
     bench.created('s1', 'fix it');

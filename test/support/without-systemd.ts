@@ -27,11 +27,14 @@ export function pathWithoutSystemd(base: string): string {
 
 /** Kills whatever the direct executor of this directory still keeps. */
 export async function killDirectAttempts(directory: string): Promise<void> {
-  const registry = new Registry(directory);
-  for (const unit of await registry.units()) {
-    const entry = await registry.get(unit);
-    if (!entry) continue;
-    const { core, marked } = await scanTree(markOf(entry.nonce), entry.nonce);
-    await Promise.all([...core, ...marked].map((each) => signalProcess(each, 9)));
-  }
+  for (const unit of await new Registry(directory).units())
+    await killDirectAttempt(directory, unit);
+}
+
+/** Kills one attempt of it, keeper included: it leaves no record of its end. */
+export async function killDirectAttempt(directory: string, unit: string): Promise<void> {
+  const entry = await new Registry(directory).get(unit);
+  if (!entry) return;
+  const { core, marked } = await scanTree(markOf(entry.nonce), entry.nonce);
+  await Promise.all([...core, ...marked].map((each) => signalProcess(each, 9)));
 }

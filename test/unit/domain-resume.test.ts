@@ -14,7 +14,7 @@ const loss: Loss = {
   cause: 'host_shutdown',
   ageMs: 1_000,
   recentLosses: 1,
-  session: { kind: 'whole', cwd: '/tree', openCalls: [], tornLines: 0 },
+  session: { kind: 'whole', cwd: '/tree', openCalls: [], promptedAt: null, tornLines: 0 },
   hadConversation: true,
   cwd: { path: '/tree', exists: true },
 };
@@ -64,6 +64,7 @@ describe('the calls of an interrupted turn', () => {
     kind: 'whole',
     cwd: '/tree',
     openCalls: [call('begun'), call('ended'), call('never')],
+    promptedAt: null,
     tornLines: 0,
   } as const;
   const end = { isError: false, result: 'fine' };

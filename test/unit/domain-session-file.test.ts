@@ -37,6 +37,7 @@ describe('a whole file', () => {
       kind: 'whole',
       cwd: '/tree',
       openCalls: [{ toolCallId: 'c2', tool: 'bash', arguments: { command: 'c2' } }],
+      promptedAt: 't',
       tornLines: 0,
     });
   });

@@ -122,13 +122,13 @@ describe('recent sessions', () => {
     expect(found.map(({ id }) => id).toSorted()).toEqual([session.id, other.id].toSorted());
     expect(found.find(({ id }) => id === session.id)).toMatchObject({
       status: 'pending',
-      issueId: session.issue?.id,
+      issue: { id: session.issue?.id },
       prompts: [
         { body: 'first', signal: null },
         { body: 'Stop', signal: 'stop' },
       ],
     });
-    expect(found.find(({ id }) => id === other.id)).toMatchObject({ issueId: null, prompts: [] });
+    expect(found.find(({ id }) => id === other.id)).toMatchObject({ issue: null, prompts: [] });
     expect(linear.violations()).toEqual([]);
   });
 

@@ -1,11 +1,11 @@
 /** Budgets per hour, counted in requests and in complexity, as Linear's headers tell them. */
 import type { DoubleClock } from './clock.ts';
 
-const WINDOW_MS = 3_600_000;
-
 export class Limits {
   requests = 5_000;
   complexity = 2_000_000;
+  /** Milliseconds after which a budget is whole again; Linear's is an hour. */
+  windowMs = 3_600_000;
   /** HTTP status of the refusal; the code inside is the same for all. */
   refusalStatus = 400;
   /** Calls that came although the budget was known to be used up. */
@@ -34,7 +34,7 @@ export class Limits {
 
   /** When the budget is whole again, ms since the epoch. */
   get resetAt(): number {
-    return this.#since + WINDOW_MS;
+    return this.#since + this.windowMs;
   }
 
   /** Counts a call. False when there is no budget for it. */

@@ -120,14 +120,18 @@ class Views {
   }
 
   session(session: Session) {
-    const { issue } = session;
+    const { issue, comment } = session;
     return {
       id: session.id,
       status: this.#world.status(session),
       appUser: () => this.user(session.appUserId),
       creator: () => (session.creator ? this.person(session.creator) : null),
       issue: () => (issue ? this.issue(issue) : null),
-      comment: session.comment,
+      comment: comment && {
+        id: comment.id,
+        body: comment.body,
+        user: () => this.user(comment.by),
+      },
       activities: (page: Page & { filter?: { type?: Comparator; createdAt?: Comparator } }) => {
         const fit = this.#world
           .seen(session.id)

@@ -123,6 +123,12 @@ const SDL = /* GraphQL */ `
     url: String!
   }
 
+  type Comment {
+    id: ID!
+    body: String!
+    user: User
+  }
+
   type AgentSession {
     id: ID!
     status: AgentSessionStatus!
@@ -146,11 +152,6 @@ const SDL = /* GraphQL */ `
     updatedAt: DateTime!
     startedAt: DateTime
     endedAt: DateTime
-  }
-
-  type Comment {
-    id: ID!
-    body: String!
   }
 
   type AgentSessionConnection {
