@@ -10,6 +10,7 @@ export function factsOf(
 ): SessionFacts {
   const { issue } = session;
   const issueId = session.issueId ?? issue?.id ?? null;
+  const creatorId = session.creatorId ?? session.creator?.id ?? null;
   return {
     id: session.id,
     organizationId,
@@ -20,9 +21,10 @@ export function factsOf(
     title: issue?.title ?? null,
     url: issue?.url ?? session.url,
     teamId: issue?.teamId ?? issue?.team?.id ?? null,
-    creatorId: session.creatorId ?? session.creator?.id ?? null,
+    creatorId,
     known,
-    own: false,
+    // What the app asked of itself would ask again, and again.
+    own: creatorId !== null && creatorId === session.appUserId,
   };
 }
 

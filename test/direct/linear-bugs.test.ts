@@ -90,6 +90,24 @@ describe('the same webhook again', () => {
     nothingInvalid();
   });
 
+  it('bug 2: what the app itself delegated to itself starts nothing, until a person writes there', async () => {
+    await scene.startDaemon();
+    const { webhooks, world } = scene.linear;
+    const delegated = Array.from({ length: 16 }, () => {
+      const session = world.startSession('delegation', world.addIssue(), asked('say Again.'));
+      return Object.assign(session, { creator: world.app });
+    });
+    for (const session of delegated) await scene.deliver(webhooks.created(session));
+    await settled();
+    expect(await workUnits()).toEqual([]);
+    const [one] = delegated;
+    if (!one) throw new Error('there is none');
+    await scene.prompt(one, asked('say Since you ask.'));
+    expect(await scene.concluded(one)).toEqual(['response: Since you ask.']);
+    expect(await workUnits()).toHaveLength(1);
+    nothingInvalid();
+  });
+
   it('bug 3: one answer is one comment, and none of the other events of a mention is a second trigger', async () => {
     await scene.startDaemon();
     const name = scene.linear.world.app.name;
