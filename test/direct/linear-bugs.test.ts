@@ -265,8 +265,7 @@ it('bug 21: a stop reaches what the agent started, also in a session of its own,
   await scene.stop(session);
   expect(await scene.concluded(session)).toEqual([expect.stringMatching(/^response: Stopped/)]);
   expect(isLocked(), 'the child is alive').toBe(false);
-  const told = JSON.stringify(scene.words(session).map(({ content }) => content));
-  expect(told).not.toMatch(/abort|"error"/i);
+  expect(scene.words(session).map(({ content }) => content.type)).not.toContain('error');
   nothingInvalid();
 
   function isLocked(): boolean {
