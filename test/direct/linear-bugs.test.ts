@@ -252,6 +252,23 @@ describe('a daemon that ends', () => {
   });
 });
 
+it('bug 19: nor is it the end of a call that waits for a person’s leave, which is asked for once', async () => {
+  scene.configure({}, { approvals: { policy: { rules: [{ effect: 'ask', tool: 'bash' }] } } });
+  const first = await scene.startDaemon();
+  const session = await scene.begin(asked('bash echo once >> effects', 'say Allowed.'));
+  await scene.hears(session, 'a question', ({ signal }) => signal === 'select');
+  await killed(first);
+  await killed(await scene.startDaemon());
+  await scene.startDaemon();
+  await scene.prompt(session, 'yes');
+  expect(await scene.concluded(session)).toEqual(['response: Allowed.']);
+  expect(linesOf('effects')).toEqual(['once']);
+  const questions = scene.words(session).filter(({ signal }) => signal === 'select');
+  expect(questions).toHaveLength(1);
+  expect(scene.turns()).toHaveLength(1);
+  nothingInvalid();
+});
+
 it('bug 21: a stop reaches what the agent started, also in a session of its own, and is no error', async () => {
   await scene.startDaemon();
   // Its pid is that of its namespace; a lock is the same for everybody.
