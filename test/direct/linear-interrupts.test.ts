@@ -2,7 +2,6 @@
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { asked, held } from '../support/conformance-linear.ts';
-import type { Session } from '../support/linear-double/world.ts';
 import { LinearScene } from '../support/linear-scene.ts';
 import { appears, within } from '../support/rig.ts';
 
@@ -15,10 +14,8 @@ afterEach(async () => {
 });
 
 const begun = (name: string): Promise<void> => appears(path.join(scene.rig.tree, `begun-${name}`));
-const resultsOf = (session: Session): unknown[] =>
-  scene.words(session).flatMap(({ content }) => content['result'] ?? []);
-const users = (text: string): string[] =>
-  text.split('\n').filter((line) => line.includes('"role":"user"'));
+const linesOf = (text: string, role: string): string[] =>
+  text.split('\n').filter((line) => line.includes(`"role":"${role}"`));
 
 it('an interrupt keeps conversation and files, and what the process held is gone; row 204', async () => {
   await scene.startDaemon();
@@ -31,9 +28,10 @@ it('an interrupt keeps conversation and files, and what the process held is gone
   const look = 'bash cat kept; flock -n lock true && echo nothing holds the lock';
   await scene.prompt(session, asked(look, 'say Seen.'));
   expect(await scene.concluded(session)).toEqual(['response: Seen.']);
-  expect(resultsOf(session).at(-1)).toMatch(/kept\s+nothing holds the lock/);
   const [conversation, ...others] = scene.conversations();
   expect(others).toEqual([]);
+  const results = linesOf(conversation?.text ?? '', 'toolResult');
+  expect(results.at(-1)).toMatch(/kept\\nnothing holds the lock/);
   expect(conversation?.text).toMatch(/Remember 4711.*Seen\./s);
 });
 
@@ -56,7 +54,7 @@ describe('a shutdown', () => {
     expect(await scene.concluded(session)).toEqual(['response: Both.']);
     expect(await scene.concluded(other)).toEqual(['response: The other.']);
     const [conversation] = scene.conversations().filter(({ text }) => text.includes('Both.'));
-    const told = users(conversation?.text ?? '');
+    const told = linesOf(conversation?.text ?? '', 'user');
     // Whether the prompt or the end of the grace interrupted the turn, nothing is said twice.
     expect(told).toHaveLength(2);
     expect(told[0]).toContain('say Never');
