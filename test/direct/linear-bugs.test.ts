@@ -140,6 +140,18 @@ describe('the same webhook again', () => {
   });
 });
 
+it('T27 #8529: while nothing can be told to Linear work ends as it ends, and that is told afterwards, once', async () => {
+  await scene.startDaemon();
+  scene.linear.faults.always('agentActivityCreate', { kind: 'cut' });
+  const session = await scene.begin(asked('bash echo done > done', 'say It is done.'));
+  const status = async () => (await workUnits()).map((one) => one.status);
+  await expect.poll(status, { timeout: 20_000 }).toEqual(['succeeded']);
+  expect(scene.lastWords(session)).toEqual([]);
+  scene.linear.faults.clear();
+  expect(await scene.concluded(session)).toEqual(['response: It is done.']);
+  expect(scene.turns()).toHaveLength(1);
+});
+
 it('bug 33: whoever begins a session and however, it is one turn and one answer', async () => {
   await scene.startDaemon();
   const { webhooks, world } = scene.linear;

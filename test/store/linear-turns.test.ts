@@ -199,7 +199,7 @@ describe('a session', () => {
     expect(bench.all()).toEqual([]);
   });
 
-  it('X08: whose prompt comes first is held, and joined in order', async () => {
+  it('X08: whose prompt comes first is held, and joined in order; T40 cyrus PR#154', async () => {
     const bench = new Bench();
     bench.prompt('s1', 'second');
     bench.prompt('s1', 'third');
