@@ -4,7 +4,7 @@ import { OutliveError } from '../domain/errors.ts';
 import type { LinearRepository } from '../domain/linear-repositories.ts';
 import { startWorkUnitSchema } from '../domain/request.ts';
 import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
-import type { LinearSessionRow, LinearTurnRow } from '../store/linear-turns.ts';
+import type { LinearSessionRow } from '../store/linear-turns.ts';
 import type { Context } from '../supervisor/context.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSpeech } from './activities.ts';
@@ -104,9 +104,7 @@ export class Places {
     const found = route(issue, routing);
     if (found.kind === 'directory') return null;
     const chosen =
-      found.kind === 'repository'
-        ? found.repository
-        : before.asked && this.#answered(session, found.options);
+      found.kind === 'repository' ? found.repository : this.#answered(session, found.options);
     if (chosen) {
       this.#put(name, { path: chosen.path, asked: before.asked } satisfies Routed);
       return chosen;
@@ -119,21 +117,14 @@ export class Places {
   #answered(session: LinearSessionRow, options: readonly RouteOption[]): LinearRepository | null {
     const { context, routing } = this.#parts;
     const said = context.store.linear.openOfChannel(session.channelKey).toReversed();
-    for (const turn of said) {
-      const lines = this.#saidSince(turn).split('\n\n').toReversed();
+    for (const { prompt } of said) {
+      const lines = prompt.split('\n\n').toReversed();
       for (const line of lines) {
         const answer = readAnswer(line, options, routing);
         if (answer) return answer;
       }
     }
     return null;
-  }
-
-  /** Without the opening: an issue that has the name of a repository in it, or a link, is no answer. */
-  #saidSince({ sessionId, prompt }: Pick<LinearTurnRow, 'sessionId' | 'prompt'>): string {
-    const { linear } = this.#parts.context.store;
-    const opening = linear.turnOfSource(`created:${sessionId}`)?.prompt ?? '';
-    return prompt.startsWith(opening) ? prompt.slice(opening.length) : prompt;
   }
 
   #ask(

@@ -10,7 +10,6 @@ export function factsOf(
 ): SessionFacts {
   const { issue } = session;
   const issueId = session.issueId ?? issue?.id ?? null;
-  const creatorId = session.creatorId ?? session.creator?.id ?? null;
   return {
     id: session.id,
     organizationId,
@@ -21,10 +20,9 @@ export function factsOf(
     title: issue?.title ?? null,
     url: issue?.url ?? session.url,
     teamId: issue?.teamId ?? issue?.team?.id ?? null,
-    creatorId,
+    creatorId: session.creatorId ?? session.creator?.id ?? null,
     known,
-    // What the app asked of itself would ask again, and again.
-    own: creatorId !== null && creatorId === session.appUserId,
+    own: false,
   };
 }
 

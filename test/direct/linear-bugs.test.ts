@@ -90,7 +90,7 @@ describe('the same webhook again', () => {
     nothingInvalid();
   });
 
-  it('bug 2: what the app itself delegated to itself starts nothing, until a person writes there', async () => {
+  it('bug 2: what the app itself delegated to itself starts nothing', async () => {
     await scene.startDaemon();
     const { webhooks, world } = scene.linear;
     const delegated = Array.from({ length: 16 }, () => {
@@ -100,11 +100,7 @@ describe('the same webhook again', () => {
     for (const session of delegated) await scene.deliver(webhooks.created(session));
     await settled();
     expect(await workUnits()).toEqual([]);
-    const [one] = delegated;
-    if (!one) throw new Error('there is none');
-    await scene.prompt(one, asked('say Since you ask.'));
-    expect(await scene.concluded(one)).toEqual(['response: Since you ask.']);
-    expect(await workUnits()).toHaveLength(1);
+    expect(scene.turns()).toEqual([]);
     nothingInvalid();
   });
 
