@@ -356,6 +356,17 @@ function literal(title) {
   return `(?:${forms.map((form) => RegExp.escape(form)).join('|')})`;
 }
 
+/** A test file, with the tables of cases that it shares with others and gets from test/support. */
+function sourceOf(root, file) {
+  const own = read(root, file);
+  if (own === null) return null;
+  const tables = own.matchAll(/ from '(\.\.\/support\/conformance-[\w-]+\.ts)'/g);
+  const shared = Array.from(tables, ([, table]) =>
+    read(root, path.posix.join(path.posix.dirname(file), table)),
+  );
+  return [own, ...shared].join('\n');
+}
+
 /** Null when the file holds the test `suite › title`, else what is wrong. */
 function proofProblem(source, title) {
   const parts = title.split(' › ');
@@ -396,7 +407,7 @@ function checkChecklist(root) {
     if (!isKnown) problem(`${row.at}: there is no row ${row.number}`);
     for (const fault of rowProblems(row)) problem(`${row.at}: ${row.number} ${fault}`);
     for (const { at, file, title } of row.proofs) {
-      const source = WITNESS.test(file) ? read(root, file) : null;
+      const source = WITNESS.test(file) ? sourceOf(root, file) : null;
       const wrong = source === null ? 'is in no test file' : proofProblem(source, title);
       if (wrong) problem(`${at}: the test of ${row.number} ${wrong}: ${file}: ${title}`);
     }

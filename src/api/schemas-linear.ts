@@ -25,7 +25,7 @@ const detailsSchema = z.object({
   appUserId: z.string().nullable(),
   organizationId: z.string().nullable(),
   deliveries: z.object({
-    /** The newest webhook that was stored, sweeps not counted. */
+    /** The newest webhook of a session that was stored, sweeps not counted. */
     lastReceivedAt: when,
     new: count,
     failed: count,

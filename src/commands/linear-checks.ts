@@ -173,10 +173,11 @@ function arrivalStep(view: LinearStatusView | null): Step {
   const step = 'from Linear';
   if (!view?.status) return skipped(step, 'needs the daemon');
   const { lastReceivedAt } = view.status.deliveries;
-  if (lastReceivedAt !== null) return ok(step, `the newest webhook came at ${lastReceivedAt}`);
+  if (lastReceivedAt !== null)
+    return ok(step, `the newest webhook of a session came at ${lastReceivedAt}`);
   const advice =
     'delegate an issue to the app; if nothing comes, see "Agent session events" and the public URL';
-  return note(step, 'no webhook came yet', advice);
+  return note(step, 'no webhook of a session came yet', advice);
 }
 
 /** Looks at everything; changes nothing. */

@@ -80,6 +80,7 @@ const listedSchema = z.object({
   // An open word: Linear has added states without telling.
   status: z.string(),
   createdAt: z.string(),
+  creator: identified.nullish(),
   updatedAt: z.string(),
   appUser: identified,
   issue: z
@@ -189,7 +190,9 @@ class Client implements LinearClient {
       const called = await this.#read('agentSessions', RECENT_SESSIONS, variables);
       const { nodes, pageInfo } = read('agentSessions', sessionsSchema, called);
       const recent = nodes.filter(({ updatedAt }) => Date.parse(updatedAt) > from);
-      for (const node of recent.filter(({ appUser }) => appUser.id === ours)) {
+      // For us, and not by us.
+      const wanted = recent.filter((one) => one.appUser.id === ours && one.creator?.id !== ours);
+      for (const node of wanted) {
         listed.push(await this.#listed(node, since));
       }
       // The newest come first: one that is older ends it.

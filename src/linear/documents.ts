@@ -35,7 +35,7 @@ export const VIEWER = `query Viewer { viewer { id organization { id } } }`;
 export const RECENT_SESSIONS = `query RecentSessions($first: Int!, $after: String, $since: DateTimeOrDuration!) {
   agentSessions(first: $first, after: $after, orderBy: updatedAt) {
     nodes {
-      id status createdAt updatedAt
+      id status createdAt updatedAt creator { id }
       appUser { id }
       issue { id identifier title url description team { id key } }
       comment { id body user { id } }

@@ -170,8 +170,8 @@ function interruptRunning(
 
 export const CONTINUE_AFTER_INTERRUPT =
   'You were interrupted: somebody wrote to you in another thread of the same issue, and that was ' +
-  'answered first. Files may have changed. Go on with what you were asked in this thread from ' +
-  'where it stopped; if it was done already, say so.';
+  'answered first. Nothing you had started is still running, and files may have changed. Go on ' +
+  'with what you were asked in this thread from where it stopped; if it was done already, say so.';
 
 /** Somebody wrote into a session. The same activity again changes nothing. */
 export function prompted(

@@ -12,7 +12,7 @@ export type LinearCounts = ReturnType<typeof linearCountStatements>;
 export function linearCountStatements(db: Database, workspace: string) {
   const lastWebhook = db.prepare<[string], { at: string }>(
     `SELECT received_at AS at FROM linear_deliveries
-     WHERE workspace_id = ? AND source = 'webhook' ORDER BY id DESC LIMIT 1`,
+     WHERE workspace_id = ? AND source = 'webhook' AND type = 'AgentSessionEvent' ORDER BY id DESC LIMIT 1`,
   );
   const deliveries = db.prepare<[string, string], { count: number }>(
     'SELECT count(*) AS count FROM linear_deliveries WHERE workspace_id = ? AND state = ?',
@@ -26,7 +26,10 @@ export function linearCountStatements(db: Database, workspace: string) {
      WHERE workspace_id = ? AND state IN ('held', 'pending', 'running', 'awaiting_activity')`,
   );
   return {
-    /** When the newest webhook came, sweeps not counted; null for none. */
+    /**
+     * When the newest webhook of a session came, sweeps not counted; null for none. Others come
+     * to an app that was not told to tell of sessions, too, and so does the set-up's own test.
+     */
     lastWebhookAt: (): string | null => lastWebhook.get(workspace)?.at ?? null,
     deliveries: (state: 'new' | 'failed'): number => deliveries.get(workspace, state)?.count ?? 0,
     outbox: (state: 'pending' | 'failed'): Row =>

@@ -91,6 +91,21 @@ describe('GET /linear/status', () => {
   });
 });
 
+describe('the newest webhook', () => {
+  it('bug 32: is one that tells of a session, for others come without “Agent session events” too', async () => {
+    const others = ['Issue', 'Comment', 'OAuthApp', 'OutliveSetupTest'];
+    const { status } = await statusOf(NOT_LIVE, (store) => {
+      for (const type of others) deliver(store, type, { type, state: 'ignored' });
+    });
+    expect(status?.deliveries.lastReceivedAt).toBeNull();
+    const told = await statusOf(NOT_LIVE, (store) => {
+      deliver(store, '1');
+      for (const type of others) deliver(store, type, { type, receivedAt: LATER });
+    });
+    expect(told.status?.deliveries.lastReceivedAt).toBe(AT);
+  });
+});
+
 describe('the self-test of the set-up', () => {
   it('is taken by the real way in and ignored, and is one row however often it is made', async () => {
     const secret = 'of-this-test';

@@ -77,7 +77,7 @@ describe('X03: what is no delivery', () => {
 });
 
 describe('a ledger that cannot be written', () => {
-  it('is 503 with Retry-After, and the same delivery is stored as new when it can', async () => {
+  it('bug 23: is 503 with Retry-After, and the same delivery is stored as new when it can', async () => {
     let isFull = true;
     const ingress = await boot({
       store: (real) => ({

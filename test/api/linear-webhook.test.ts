@@ -58,19 +58,34 @@ describe('a delivery that is signed', () => {
   it.each([
     ['TCP without a token', (rig: Rig): Target => ({ port: rig.tcp.port })],
     ['the unix socket', (rig: Rig): Target => rig.socket],
-  ])('is taken on %s, whatever Host, Origin and content type say', async (_name, targetOf) => {
+  ])(
+    'bug 23: is taken on %s, whatever address, Host, Origin and content type it comes with',
+    async (_name, targetOf) => {
+      const ingress = await boot();
+      const headers = {
+        host: 'hooks.example.test',
+        origin: 'https://elsewhere.example.test',
+        'content-type': 'text/plain',
+        'x-forwarded-for': '203.0.113.9',
+        authorization: 'Bearer of-somebody-else',
+      };
+      const answer = await send(targetOf(ingress.rig), delivery(createdBody('s'), { headers }));
+      expectStored(answer);
+      expect(Object.keys(answer.headers).filter((name) => name.includes('allow-origin'))).toEqual(
+        [],
+      );
+      expect(rows(ingress)).toBe(1);
+    },
+  );
+
+  it('bug 22: is taken by its bytes, however they spell what they say', async () => {
     const ingress = await boot();
-    const headers = {
-      host: 'hooks.example.test',
-      origin: 'https://elsewhere.example.test',
-      'content-type': 'text/plain',
-      'x-forwarded-for': '203.0.113.9',
-      authorization: 'Bearer of-somebody-else',
-    };
-    const answer = await send(targetOf(ingress.rig), delivery(createdBody('s'), { headers }));
-    expectStored(answer);
-    expect(Object.keys(answer.headers).filter((name) => name.includes('allow-origin'))).toEqual([]);
-    expect(rows(ingress)).toBe(1);
+    const { type, ...rest } = createdBody('s');
+    const raw = `\n{ "zero": 1.0e+0, "\\u0074ype" :${JSON.stringify(type)}, "slash": "\\/ é \\u00e9", ${JSON.stringify(rest).slice(1)}\r\n`;
+    expectStored(await send(ingress.tcp, delivery(raw)));
+    const row = onlyRow(ingress);
+    expect([row.type, row.sessionId]).toEqual(['AgentSessionEvent', 's']);
+    expect(Buffer.from(row.body).toString()).toBe(raw);
   });
 
   it('opens no other door: the same headers get nothing elsewhere', async () => {
@@ -220,7 +235,7 @@ describe('a delivery that comes again', () => {
 });
 
 describe('deliveries that are not the same', () => {
-  it('with the same webhookId, number and time are each stored, in the order they came', async () => {
+  it('bug 12: with the same webhookId, number and time are each stored, in the order they came', async () => {
     const ingress = await boot();
     const at = { webhookTimestamp: Date.now() };
     const bodies = [
@@ -259,7 +274,7 @@ describe('deliveries that are not the same', () => {
     expect(stored).toEqual(sessions);
   });
 
-  it('a hundred of one millisecond, all at once, are a hundred rows', async () => {
+  it('bug 29: a hundred of one millisecond, all at once, are a hundred rows', async () => {
     const ingress = await boot();
     const at = { webhookTimestamp: Date.now() };
     const calls = Array.from({ length: 100 }, (_, n) => delivery(promptedBody('s', `p${n}`, at)));
@@ -287,7 +302,7 @@ describe('X03: a delivery is refused with 401, and leaves nothing', () => {
     await expectRefused(ingress, { ...call, headers: given });
   });
 
-  it('with the right signature twice, in capitals, or of another secret', async () => {
+  it('bug 29: with the right signature twice, in capitals, or of another secret', async () => {
     const ingress = await boot();
     const call = delivery(createdBody('s'));
     const right = String(call.headers['linear-signature']);
@@ -300,7 +315,7 @@ describe('X03: a delivery is refused with 401, and leaves nothing', () => {
     await expectRefused(ingress, delivery(createdBody('s'), { secret: `${SECRET} ` }));
   });
 
-  it('when its body was written anew, though it means the same', async () => {
+  it('bug 22: when its body was written anew, though it means the same', async () => {
     const ingress = await boot();
     const call = delivery(JSON.stringify(createdBody('s'), null, 1));
     await expectRefused(ingress, { ...call, body: JSON.stringify(JSON.parse(String(call.body))) });
@@ -323,7 +338,7 @@ describe('X03: a delivery is refused with 401, and leaves nothing', () => {
     await expectRefused(await boot(), delivery(createdBody('s', ago(7 * HOUR)), { headers }));
   });
 
-  it('but not at Linear’s last retry, 6 h after the first, nor within a minute ahead', async () => {
+  it('bug 24: but not at Linear’s last retry, 6 h after the first, nor within a minute ahead', async () => {
     const ingress = await boot();
     const stale = { 'linear-timestamp': '1' };
     const late = delivery(createdBody('late', ago(6 * HOUR + 4 * MINUTE)), { headers: stale });

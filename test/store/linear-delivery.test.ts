@@ -178,7 +178,7 @@ describe('what goes wrong on the way', () => {
     expect(rig.settled.map(({ state }) => state)).toEqual(['delivered']);
   });
 
-  it('bug 7: success: false is no success', async () => {
+  it('bug 7: success: false is no success; T43 open-swe PR#2558', async () => {
     linear.faults.next(CREATE, { kind: 'unsuccessful' });
     rig.start(POLICY, client);
     putLast(turn, 'done');

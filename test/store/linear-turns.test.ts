@@ -26,6 +26,23 @@ describe('a session', () => {
     expect(bench.states()).toEqual(['done']);
   });
 
+  it('holds its issue and its work tree while it runs, and lets go of both; row 031', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const held = () =>
+      bench.rig.store.resources.leasesHeld().map(({ type, key }) => `${type} ${key}`);
+    expect(held()).toEqual(
+      expect.arrayContaining([
+        'external_workspace linear:issue-1',
+        expect.stringMatching(/^(path|work_tree|external_subject)/),
+      ]),
+    );
+    bench.rig.end(bench.work);
+    expect(held()).toEqual([]);
+  });
+
   it('that we made ourselves starts nothing; bug 2', async () => {
     const bench = new Bench();
     bench.created('s1', 'x', 'issue-1', { own: true });
@@ -34,7 +51,7 @@ describe('a session', () => {
     expect(bench.all()).toEqual([]);
   });
 
-  it('X08: whose prompt comes first is held, and joined in order', async () => {
+  it('X08: whose prompt comes first is held, and joined in order; T40 cyrus PR#154', async () => {
     const bench = new Bench();
     bench.prompt('s1', 'second');
     bench.prompt('s1', 'third');
@@ -73,6 +90,20 @@ describe('a session', () => {
     bench.unsent.clear();
     await bench.settle();
     expect(bench.states()).toEqual(['done', 'running']);
+  });
+});
+
+describe('a turn', () => {
+  it('whose work fails has failed, and the next one of its issue begins; X07', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    bench.created('s2');
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work, 'failed');
+    await bench.settle();
+    expect([bench.states('s1'), bench.states('s2')]).toEqual([['failed'], ['running']]);
+    expect(bench.said.map(({ text }) => text)).toEqual(['failed']);
   });
 });
 
@@ -160,7 +191,7 @@ describe('a prompt', () => {
     bench.rig.end(bench.work);
     await bench.settle();
     expect(bench.states('s1')).toEqual(['interrupted', 'running']);
-    expect(bench.promptOfWork()).toMatch(/^You were interrupted/);
+    expect(bench.promptOfWork()).toMatch(/^You were interrupted.*nothing.* still running/is);
   });
 
   it('that comes in a burst is one turn, in order, and none is lost; the same again changes nothing', async () => {

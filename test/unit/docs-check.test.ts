@@ -106,6 +106,18 @@ test('a test from a table of cases is named by suite and case', async () => {
   expect(await checkWith(checklist({ '001': row }))).toEqual({ status: 0, problems: '' });
 });
 
+test('a test of a table that several files share is named in the file that runs it', async () => {
+  mkdirSync(at('test/support'), { recursive: true });
+  writeFileSync(at('test/support/conformance-b.ts'), TEST_FILE);
+  const uses = "import { cases } from '../support/conformance-b.ts';\ncases();\n";
+  mkdirSync(at('test/tier'), { recursive: true });
+  writeFileSync(at('test/tier/b.test.ts'), uses);
+  const row = ticked('proves it', 'test/tier/b.test.ts');
+  expect(await checkWith(checklist({ '001': row }))).toEqual({ status: 0, problems: '' });
+  const skipped = ticked('proves nothing yet', 'test/tier/b.test.ts');
+  expect((await checkWith(checklist({ '001': skipped }))).problems).toContain('is not run');
+});
+
 test.each([
   ['missing', { '354': '' }, 'row 354 is there 0 times'],
   ['there twice', { X29: '- [ ] **X28** Again. → recovery\n' }, 'row X28 is there 2 times'],

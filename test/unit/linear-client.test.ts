@@ -132,6 +132,18 @@ describe('recent sessions', () => {
     expect(linear.violations()).toEqual([]);
   });
 
+  it('bug 2: are none that the app began itself', async () => {
+    const { world, clock } = linear;
+    const since = clock.text();
+    await clock.advance(1);
+    const [ours, theirs] = ['delegation', 'delegation'].map(() =>
+      world.startSession('delegation', world.addIssue()),
+    );
+    Object.assign(ours ?? {}, { creator: world.app });
+    expect((await client.recentSessions(since, 10)).map(({ id }) => id)).toEqual([theirs?.id]);
+    expect(linear.violations()).toEqual([]);
+  });
+
   it('are read over pages, up to the limit, and no further than needed', async () => {
     const since = linear.clock.text();
     await linear.clock.advance(1);

@@ -63,7 +63,7 @@ describe('a prompt', () => {
     ['beside it, where there is none', { content: { type: 'prompt' }, body: 'beside' }, 'beside'],
     ['beside no content', { content: null, body: 'beside' }, 'beside'],
     ['nowhere', { content: undefined }, ''],
-  ])('has its text in %s', (_name, fields, body) => {
+  ])('bug 13: has its text in %s', (_name, fields, body) => {
     const prompt = promptedBody('s', 'p');
     const event = eventOf({ ...prompt, agentActivity: { ...activity(prompt), ...fields } });
     expect(event).toMatchObject({ kind: 'prompted', activity: { id: 'p', body } });

@@ -50,6 +50,9 @@ export const CONFIG_MEANINGS = {
   'linear.tokensFile':
     'a file with the tokens of an app that a person authorised, which the daemon renews; absent: tokens are minted with the client secret',
   'linear.url': 'where Linear’s API is',
+  'linear.names':
+    'what people call the agent in Linear, the app’s name above all; a mention of itself is taken out of what it says',
+  'linear.model': '`provider/model` of turns; absent: Pi’s own choice',
   'linear.repositories':
     'where issues are worked on: `[{ "path", "labels"?, "projects"?, "teams"?, "default"?, "branchPrefix"?, "setup"?, "fetch"? }]`; see docs/linear.md',
   'linear.cwd':
