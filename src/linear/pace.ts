@@ -62,7 +62,7 @@ export class Pace {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const { timer } of this.#issues.values()) if (timer) clearTimeout(timer);
-    await Promise.all([...this.#issues.values()].map(({ running }) => running));
+    await Promise.all([...this.#issues.values()].flatMap(({ running }) => running ?? []));
   }
 
   #issue(key: string): Issue {

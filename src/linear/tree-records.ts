@@ -8,7 +8,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
-import { writeAtomically } from '../executor/atomic-file.ts';
+import { writeDurably } from '../supervisor/attempt-directory.ts';
 import { namesIn } from '../supervisor/trees.ts';
 
 const recordSchema = z.object({
@@ -47,7 +47,7 @@ export class TreeRecords {
   /** Durable when it resolves. */
   async write(record: TreeRecord): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    await writeAtomically(this.#file(record.key, 'json'), `${JSON.stringify(record)}\n`, 0o600);
+    await writeDurably(this.#file(record.key, 'json'), `${JSON.stringify(record)}\n`);
   }
 
   async remove(key: string): Promise<void> {
@@ -60,7 +60,7 @@ export class TreeRecords {
   }
 
   async markSetUp(key: string): Promise<void> {
-    await writeAtomically(this.#file(key, 'set-up'), '', 0o600);
+    await writeDurably(this.#file(key, 'set-up'), '');
   }
 
   async forgetSetUp(key: string): Promise<void> {

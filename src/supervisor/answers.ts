@@ -2,6 +2,7 @@
 import { OutliveError } from '../domain/errors.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import type { EventRow } from '../store/events.ts';
 import { type ApprovalClock, keepApprovalClock } from './approval-clock.ts';
 import { type DecisionRequest, decide } from './approval-decide.ts';
 import type { Context } from './context.ts';
@@ -90,6 +91,16 @@ export function createAnswers(context: Context, hands: Hands): Answers {
     clock?.wake();
   };
 
+  /** Also decisions that were committed together with something else, as a webhook's. */
+  const heed = (events: readonly EventRow[]): void => {
+    if (events.some(({ type }) => type === 'approval.requested')) clock?.wake();
+    for (const { type, data } of events) {
+      if (type !== 'approval.changed' || data['cause'] !== 'decided') continue;
+      const row = context.store.approvals.get(String(data['approvalId']));
+      if (row) passOn(row);
+    }
+  };
+
   return {
     decide: (id, request, key) => {
       const row = decideOnce(context, id, request, key);
@@ -99,14 +110,7 @@ export function createAnswers(context: Context, hands: Hands): Answers {
     attached: deliver,
     start: () => {
       clock = keepApprovalClock(context, hands.hintOwner);
-      unsubscribe = context.hub.subscribe((events) => {
-        if (events.some(({ type }) => type === 'approval.requested')) clock?.wake();
-        for (const { type, data } of events) {
-          if (type !== 'approval.changed' || data['cause'] !== 'decided') continue;
-          const row = context.store.approvals.get(String(data['approvalId']));
-          if (row) passOn(row);
-        }
-      });
+      unsubscribe = context.hub.subscribe(heed);
     },
     close: async () => {
       closing = true;

@@ -252,7 +252,9 @@ describe('a daemon that ends', () => {
     expect(await scene.concluded(session)).toEqual(['response: There.']);
     const [result] = scene.words(session).flatMap(({ content }) => content['result'] ?? []);
     expect(result).toBe(path.join(scene.rig.base, 'trees', session.issue?.identifier ?? ''));
-    const common = execFileSync('git', ['rev-parse', '--git-common-dir'], { cwd: String(result) });
+    const common = execFileSync('git', ['rev-parse', '--git-common-dir'], {
+      cwd: result as string,
+    });
     expect(common.toString().trim()).toBe(path.join(scene.rig.base, 'docs', '.git'));
     const questions = scene.words(session).filter(({ signal }) => signal === 'select');
     expect(questions).toHaveLength(1);

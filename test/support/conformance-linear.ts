@@ -438,11 +438,25 @@ export function linearConformance(
   afterEach(async () => {
     await scene.end();
   });
-  describe('what is told', activities);
-  describe('prompts', interrupts);
-  describe('stops', stops);
-  describe('restarts', () => restarts(executor));
-  describe('shutdowns', shutdowns);
-  describe('questions', questions);
-  describe('troubles', troubles);
+  describe('what is told', () => {
+    activities();
+  });
+  describe('prompts', () => {
+    interrupts();
+  });
+  describe('stops', () => {
+    stops();
+  });
+  describe('restarts', () => {
+    restarts(executor);
+  });
+  describe('shutdowns', () => {
+    shutdowns();
+  });
+  describe('questions', () => {
+    questions();
+  });
+  describe('troubles', () => {
+    troubles();
+  });
 }
