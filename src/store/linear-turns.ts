@@ -191,6 +191,13 @@ export function linearTurnStatements(db: Database, workspace: string) {
       said_at, created_at)
     VALUES (@id, @workspace, @sessionId, @channelKey, @sourceKey, @kind, @state, @prompt,
       @saidAt, @at)`);
+  // What a session began with stays: a conversation that is lost begins anew from it.
+  const drop = db.prepare<Record<string, string | number>>(`DELETE FROM linear_turns WHERE id IN (
+    SELECT id FROM linear_turns AS old WHERE workspace_id = @workspace AND kind <> 'created'
+      AND created_at < @before AND NOT EXISTS (SELECT 1 FROM linear_turns AS later
+        WHERE later.session_id = old.session_id
+          AND (later.${OPEN} OR later.created_at >= @before OR later.ended_at >= @before))
+    LIMIT @limit)`);
   const one = (row: unknown): LinearTurnRow | null =>
     row === undefined ? null : turnSchema.parse(row);
   const many = (rows: readonly unknown[]): LinearTurnRow[] =>
@@ -206,6 +213,8 @@ export function linearTurnStatements(db: Database, workspace: string) {
       many(ofChannel.all(workspace, channelKey)),
     turnsOfSession: (sessionId: string): LinearTurnRow[] => many(ofSession.all(sessionId)),
     openTurns: (): LinearTurnRow[] => many(allOpen.all(workspace)),
+    /** Removes turns of sessions in which nothing has happened since, at most `limit`. @returns how many. */
+    drop: (before: string, limit: number): number => drop.run({ workspace, before, limit }).changes,
     /** @returns false when this source has made a turn before. */
     insertTurn: (turn: NewTurn, at: string): boolean =>
       insert.run({ saidAt: null, ...turn, workspace, at }).changes === 1,

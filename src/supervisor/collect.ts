@@ -20,6 +20,8 @@ import { sweepUnclaimed, type Unclaimed } from './unclaimed.ts';
 /** Work units read at once. */
 const PAGE = 200;
 /** Rows of other tables removed in one transaction. */
+/** Turns of Linear's are kept at least so long, milliseconds. */
+const TURN_KEPT_MS = 48 * 3_600_000;
 const ROWS_AT_ONCE = 500;
 /** Pages given back in one transaction: 256 KiB, a few milliseconds. */
 const PAGES_AT_ONCE = 64;
@@ -208,12 +210,15 @@ class Run {
   }
 
   private async dropOtherRows(before: string | null): Promise<void> {
-    const { retention, linearDeliveries } = this.context.store;
+    const { retention, linearDeliveries, linear } = this.context.store;
     if (before === null) return;
     const forgotten = deliveriesBefore(before, this.context.entropy.now());
     await this.dropAll((limit) => retention.dropCommands(before, limit));
     await this.dropAll((limit) => retention.dropInstances(before, limit));
     await this.dropAll((limit) => linearDeliveries.drop(forgotten, limit));
+    // A sweep may find a prompt again for a day: what it was known by stays for longer.
+    const known = new Date(this.context.entropy.now() - TURN_KEPT_MS).toISOString();
+    await this.dropAll((limit) => linear.drop(before < known ? before : known, limit));
   }
 
   private async dropAll(drop: (limit: number) => number): Promise<void> {

@@ -84,3 +84,33 @@ it('a thousand that are too old all go in one run', async () => {
   for (let n = 0; n < 1_001; n++) plant(rig, 31 * DAY + n, 'processed');
   expect((await collect(rig, {})).otherRows).toBe(1_001);
 });
+
+it('turns go too, but for what a session began with, and not of one in which something has happened since', async () => {
+  const rig = await bootApi({}, UPKEEP);
+  const at = (days: number): string => new Date(Date.now() - days * DAY).toISOString();
+  const { linear } = rig.store;
+  rig.store.write(() => {
+    for (const id of ['old', 'alive']) {
+      linear.putSession(
+        {
+          ...{ id, organizationId: 'o', channelKey: id, issueId: null, identifier: null },
+          ...{ title: null, url: null, teamId: null, creatorId: null, known: true, own: false },
+        },
+        at(40),
+      );
+      const turn = { sessionId: id, channelKey: id, prompt: 'x', state: 'stopped' as const };
+      linear.insertTurn({ ...turn, id: `${id} 1`, sourceKey: `${id} 1`, kind: 'created' }, at(40));
+      linear.insertTurn({ ...turn, id: `${id} 2`, sourceKey: `${id} 2`, kind: 'prompted' }, at(39));
+    }
+    const turn = {
+      sessionId: 'alive',
+      channelKey: 'alive',
+      prompt: 'x',
+      state: 'pending' as const,
+    };
+    linear.insertTurn({ ...turn, id: 'alive 3', sourceKey: 'alive 3', kind: 'prompted' }, at(38));
+  });
+  expect((await collect(rig, {})).problems).toEqual([]);
+  const left = (id: string): string[] => linear.turnsOfSession(id).map((turn) => turn.id);
+  expect([left('old'), left('alive')]).toEqual([['old 1'], ['alive 1', 'alive 2', 'alive 3']]);
+});
