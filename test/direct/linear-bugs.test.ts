@@ -250,11 +250,12 @@ describe('a daemon that ends', () => {
     await scene.startDaemon();
     await scene.prompt(session, 'docs');
     expect(await scene.concluded(session)).toEqual(['response: There.']);
-    const [result] = scene.words(session).flatMap(({ content }) => content['result'] ?? []);
+    const [result] = scene
+      .words(session)
+      .map(({ content }) => content['result'])
+      .filter((value) => typeof value === 'string');
     expect(result).toBe(path.join(scene.rig.base, 'trees', session.issue?.identifier ?? ''));
-    const common = execFileSync('git', ['rev-parse', '--git-common-dir'], {
-      cwd: result as string,
-    });
+    const common = execFileSync('git', ['rev-parse', '--git-common-dir'], { cwd: result ?? '' });
     expect(common.toString().trim()).toBe(path.join(scene.rig.base, 'docs', '.git'));
     const questions = scene.words(session).filter(({ signal }) => signal === 'select');
     expect(questions).toHaveLength(1);
