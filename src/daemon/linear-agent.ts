@@ -83,12 +83,14 @@ function join(parts: LinearAgentParts, credentials: LinearCredentials): Parts {
   const { store, entropy, settings } = context;
   const log = said(context.log);
   const calls = new AbortController();
+  const names = [...linear.names];
   const client = createLinearClient({
     credentials,
     entropy,
     log,
     health: new AuthHealth({ store, entropy, log }),
     urls: linear.urls,
+    onNames: (found) => names.push(...found.filter((name) => !names.includes(name))),
     signal: calls.signal,
   });
   const worktrees = createWorktrees({
@@ -101,7 +103,7 @@ function join(parts: LinearAgentParts, credentials: LinearCredentials): Parts {
     api: client,
     worktrees,
     routing: { repositories: linear.repositories, cwd: linear.cwd ?? undefined },
-    names: linear.names,
+    names,
     request: linear.model === null ? {} : { model: linear.model },
     onRevoked: () => client.dropTokens(),
   });

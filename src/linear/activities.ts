@@ -199,7 +199,14 @@ function wholeArgument(given: unknown): string {
 
 /** Makes the texts of an agent that is called by these names. */
 export function createSpeech(ownNames: readonly string[]): Speech {
-  const strip = mentionStripper(ownNames);
+  let known = -1;
+  let stripper = mentionStripper([]);
+  // More of them may be learned: what the app is called, Linear knows.
+  const strip = (text: string): string => {
+    if (known !== ownNames.length) stripper = mentionStripper(ownNames);
+    known = ownNames.length;
+    return stripper(text);
+  };
   const body = (text: string, max: number): string => boundMarkdown(strip(clean(text)).trim(), max);
   const line = (text: string, fallback: string, max: number): string => {
     const stripped = oneLine(strip(text), max);

@@ -35,6 +35,8 @@ export interface LinearClientParts {
   readonly urls?: typeof LINEAR_URLS;
   /** For one request, milliseconds. */
   readonly deadlineMs?: number;
+  /** What the app is called, once Linear has said so. */
+  readonly onNames?: (names: readonly string[]) => void;
   /** Aborted when the daemon ends: calls under way are given up. */
   readonly signal?: AbortSignal;
 }
@@ -53,7 +55,12 @@ export interface LinearClient extends LinearApi {
 const named = z.object({ id: z.string(), name: z.string() });
 const identified = z.object({ id: z.string() });
 const successSchema = z.object({ success: z.boolean() });
-const viewerSchema = z.object({ id: z.string(), organization: identified });
+const viewerSchema = z.object({
+  id: z.string(),
+  name: z.string().nullish(),
+  displayName: z.string().nullish(),
+  organization: identified,
+});
 const issueSchema = z.object({
   id: z.string(),
   identifier: z.string(),
@@ -119,6 +126,7 @@ class Client implements LinearClient {
   readonly #budget: Budget;
   readonly probeNow: () => void;
   readonly dropTokens: () => void;
+  readonly #onNames: (names: readonly string[]) => void;
   /** Who the app is does not change. */
   #viewer: Viewer | null = null;
 
@@ -129,6 +137,7 @@ class Client implements LinearClient {
     const tokens = createTokens({ ...common, url: urls.token });
     this.#budget = new Budget(parts.entropy);
     this.#caller = new Caller({ ...common, url: urls.api, tokens, budget: this.#budget });
+    this.#onNames = (names) => parts.onNames?.(names);
     this.probeNow = () => tokens.probeNow();
     this.dropTokens = () => tokens.drop();
   }
@@ -178,6 +187,7 @@ class Client implements LinearClient {
     if (this.#viewer) return this.#viewer;
     const found = read('viewer', viewerSchema, await this.#read('viewer', VIEWER, {}));
     this.#viewer = { id: found.id, organizationId: found.organization.id };
+    this.#onNames([found.name, found.displayName].filter((name) => name != null));
     return this.#viewer;
   };
 

@@ -29,7 +29,7 @@ export const STARTED_STATES = `query StartedStates($id: String!) {
   }
 }`;
 
-export const VIEWER = `query Viewer { viewer { id organization { id } } }`;
+export const VIEWER = `query Viewer { viewer { id name displayName organization { id } } }`;
 
 /** Newest change first; a page of 25 with 20 prompts each stays far below what a query may cost. */
 export const RECENT_SESSIONS = `query RecentSessions($first: Int!, $after: String, $since: DateTimeOrDuration!) {

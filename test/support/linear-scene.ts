@@ -59,7 +59,6 @@ export class LinearScene {
         clientId: linear.oauth.clientId,
         clientSecretFile: secret('client-secret', linear.oauth.clientSecret),
         url: linear.url,
-        names: [linear.world.app.name],
         model: 'lab/scripted',
         cwd: rig.tree,
         ...section,
