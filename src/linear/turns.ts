@@ -117,6 +117,9 @@ function interruptRunning(
       // Its answer is there already, and is told first.
       const isOver = status && TERMINAL_STATUSES.has(status);
       if (turn.interruptedBy !== null || isOver) return [];
+      // A stop ends it already, and nothing of it is gone on with.
+      if (turn.sessionId !== session.id && rows.session(turn.sessionId)?.stoppedAt != null)
+        return [];
       rows.moveTurn(turn, { interruptedBy: byTurn });
       if (turn.sessionId !== session.id) {
         rows.insertTurn(
@@ -215,9 +218,10 @@ function stopSession(
   }
   const running = open.filter(isActive);
   const cancel = running.flatMap(({ workUnitId }) => workUnitId ?? []);
-  if (running.length > 0) return { ...NOTHING, cancel };
-  ear.confirmStop(transaction, session.id, sourceKey);
-  return NOTHING;
+  // Its last word says so; one that a prompt has interrupted has none.
+  const isTold = running.some(({ interruptedBy }) => interruptedBy === null);
+  if (!isTold) ear.confirmStop(transaction, session.id, sourceKey);
+  return { ...NOTHING, cancel };
 }
 
 /** The turn that may begin for an issue, if nothing of it is under way. */
