@@ -190,7 +190,7 @@ class Driver implements LinearAgent {
     } else voice.follow(turn);
   }
 
-  /** Submits the work of a turn; the turn's id makes a second submit the same one. */
+  /** Submits the work of a turn, which is running in the same transaction. */
   #begin(turn: LinearTurnRow, session: LinearSessionRow, where: Beginning): void {
     const { context, supervisor, voice } = this.#options;
     // Stopped, or joined by a later prompt, while its place was made.
@@ -201,14 +201,17 @@ class Driver implements LinearAgent {
       return;
     }
     const input = startWorkUnitSchema.parse(requestOf(this.#options, turn, session, where));
-    const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
-    context.writer.commit(({ at }) => {
-      const patch = { state: 'running', workUnitId: workUnit.id, startedAt: at } as const;
-      this.#rows.moveTurn({ id: turn.id, state: 'pending' }, patch);
+    supervisor.submit(input, {
+      idempotencyKey: turn.id,
+      actor: 'system',
+      // Work that no turn knows of would run on whatever is said, and its words be said twice.
+      within: ({ at }, { id }) => {
+        const patch = { state: 'running', workUnitId: id, startedAt: at } as const;
+        this.#rows.moveTurn({ id: turn.id, state: 'pending' }, patch);
+      },
     });
     const now = this.#rows.turn(turn.id);
     if (now?.state === 'running') voice.follow(now);
-    else this.#cancelWork(workUnit.id, STOPPED);
   }
 
   #fail(turn: LinearTurnRow, message: string): void {
