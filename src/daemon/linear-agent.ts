@@ -68,6 +68,7 @@ function sweepOf({ context }: LinearAgentParts, client: LinearClient, deliver: (
     known: {
       isOwn: (id) => store.linear.session(id)?.own === true,
       isKnown: (id) => store.linear.session(id)?.known === true,
+      isHeardOf: (id) => store.linear.session(id) !== null,
     },
     deliver: (events) => recordSwept(events, { store: () => store, entropy, onDelivery: deliver }),
     entropy,

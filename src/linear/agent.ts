@@ -17,7 +17,7 @@ import { beginAnew, isGone } from './conversation.ts';
 import { Pace } from './pace.ts';
 import { promptOf } from './turn-prompt.ts';
 import { refusalOf, requestOf, type TurnDefaults } from './turn-request.ts';
-import { adoptWork, nextTurn, openChannels, type TurnOrders } from './turns.ts';
+import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
 /** Without any hint everything is looked at again after this long. */
 const LOOK_MS = 30_000;
@@ -127,7 +127,6 @@ class Driver implements LinearAgent {
 
   start(): void {
     const { context } = this.#options;
-    context.writer.commit(({ at }) => adoptWork(context, at));
     this.#unsubscribe = context.hub.subscribe((events) => {
       if (events.some((event) => this.#concerns(event))) this.hint();
     });
@@ -227,10 +226,14 @@ class Driver implements LinearAgent {
   ): void {
     const { context, supervisor, voice, request } = this.#options;
     const input = startWorkUnitSchema.parse(requestOf(context.store, request, session, work));
-    const { workUnit } = supervisor.submit(input, { idempotencyKey: turn.id, actor: 'system' });
-    context.writer.commit(({ at }) => {
-      const patch = { state: 'running', workUnitId: workUnit.id, startedAt: at } as const;
-      this.#rows.moveTurn({ id: turn.id, state: 'pending' }, patch);
+    supervisor.submit(input, {
+      idempotencyKey: turn.id,
+      actor: 'system',
+      // In one commit: work that no turn knew of would be missed by a stop, and done twice.
+      within: ({ at }, { id: workUnitId }) => {
+        const patch = { state: 'running', workUnitId, startedAt: at } as const;
+        this.#rows.moveTurn({ id: turn.id, state: 'pending' }, patch);
+      },
     });
     const now = this.#rows.turn(turn.id);
     if (now) voice.follow(now);

@@ -33,6 +33,8 @@ export interface Known {
   isOwn(sessionId: string): boolean;
   /** Its `created` was seen. */
   isKnown(sessionId: string): boolean;
+  /** Something of it was seen: words that wait for its `created`, or a stop. */
+  isHeardOf(sessionId: string): boolean;
 }
 
 type Prompt = ListedSession['prompts'][number];
@@ -98,7 +100,7 @@ export function eventsOf(
     (prompt) => !isOpening(session, prompt) && Date.parse(prompt.createdAt) >= since,
   );
   // Over before we ever heard of it: somebody ended it without us.
-  if (!isKnown && OVER.has(session.status)) return [];
+  if (!known.isHeardOf(session.id) && OVER.has(session.status)) return [];
   const prompts = later.map((prompt) => prompted(session, prompt, by));
   return isKnown ? prompts : [created(session, by), ...prompts];
 }

@@ -52,29 +52,6 @@ const isActive = ({ state }: LinearTurnRow): boolean => state === 'running';
 const isEarlier = (one: string | null, other: string | null): boolean =>
   one !== null && other !== null && Date.parse(one) < Date.parse(other);
 
-/**
- * Work that was submitted for a turn right before the daemon died belongs to it. Before anything
- * else is done to turns: else a stop would miss it, and a prompt would be answered twice.
- */
-export function adoptWork(
-  { store }: Pick<Context, 'store'>,
-  at: string,
-  channelKey?: string,
-): void {
-  const rows = store.linear;
-  const open = channelKey === undefined ? rows.openTurns() : rows.openOfChannel(channelKey);
-  for (const turn of open.filter(({ state }) => state === 'pending')) {
-    const workUnit = store.workUnits.getByOwnKey({
-      kind: TURN_KIND,
-      ownerType: TURN_OWNER,
-      ownerId: turn.sessionId,
-      idempotencyKey: turn.id,
-    });
-    if (workUnit === null) continue;
-    rows.moveTurn(turn, { state: 'running', workUnitId: workUnit.id, startedAt: at });
-  }
-}
-
 export const TURN_KIND = 'external_work_step';
 export const TURN_OWNER = 'linear_session';
 
@@ -183,7 +160,6 @@ export function prompted(
   const { at } = transaction;
   const { store, entropy, ear } = context;
   const rows = store.linear;
-  adoptWork(context, at, facts.channelKey);
   const before = rows.session(facts.id);
   const channelKey = before?.channelKey ?? facts.channelKey;
   rows.putSession({ ...facts, known: false, channelKey }, at);
@@ -280,7 +256,6 @@ const isStop = ({ state, kind, prompt }: LinearTurnRow): boolean =>
 /** The app was taken away: nothing is done or said any more. @returns the work to cancel. */
 export function stopAll({ store }: Pick<Context, 'store'>, at: string): string[] {
   const rows = store.linear;
-  adoptWork({ store }, at);
   return rows.openTurns().flatMap((turn) => {
     if (turn.state === 'running') rows.moveTurn(turn, { stopped: 1 });
     else if (turn.state !== 'awaiting_activity') {

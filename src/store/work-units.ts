@@ -210,9 +210,6 @@ function reads(db: Database, workspace: string) {
     /** The live one of this handle, else the newest. */
     getByHandle: (handle: string): WorkUnitRow | null => one(byHandle.get(workspace, handle)),
     getByKey: (key: IdempotencyKey): WorkUnitRow | null => one(byKey.get(key)),
-    /** The same, in this workspace. */
-    getByOwnKey: (key: Omit<IdempotencyKey, 'workspaceId'>): WorkUnitRow | null =>
-      one(byKey.get({ ...key, workspaceId: workspace })),
     /** Whether work that shares a conversation has left something in it. */
     hasSpoken: (conversation: string): boolean => spoken.get(workspace, conversation) !== undefined,
     /** By priority, then age. */

@@ -224,16 +224,19 @@ function claimNow(context: Context, transaction: Transaction, workUnit: WorkUnit
   });
 }
 
+export interface SubmitOptions {
+  readonly idempotencyKey?: string | undefined;
+  readonly actor: Maker;
+  /** Stores with the new work unit, in its transaction, what depends on it; not for a key used before. */
+  readonly within?: (transaction: Transaction, workUnit: WorkUnitRow) => void;
+}
+
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
  * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
  * `subject_busy`, `sandbox_unavailable`, `resource_busy` (only with queueOnConflict=false), or the store's.
  */
-export function submit(
-  context: Context,
-  input: StartWorkUnit,
-  options: { idempotencyKey?: string | undefined; actor: Maker },
-): Submission {
+export function submit(context: Context, input: StartWorkUnit, options: SubmitOptions): Submission {
   const { actor } = options;
   const key = options.idempotencyKey ?? input.idempotencyKey ?? uuidv7(context.entropy);
   const cwd = path.resolve(input.cwd ?? context.settings.home);
@@ -260,6 +263,7 @@ export function submit(
         : requireOpenChannel(context, transaction, input.channelId);
     const superseded = meetOlderSubject(context, transaction, input, channel);
     const workUnit = insert(context, transaction, input, { key, request, cwd, policy, actor });
+    options.within?.(transaction, workUnit);
     const claim = input.queueOnConflict ? null : claimNow(context, transaction, workUnit);
     return { workUnit: claim?.workUnit ?? workUnit, created: true, claim, superseded };
   });

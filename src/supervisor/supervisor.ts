@@ -35,7 +35,7 @@ import {
   spendOfUnit,
   unitCeilingReached,
 } from './spend-gate.ts';
-import type { Submission } from './submit.ts';
+import type { Submission, SubmitOptions } from './submit.ts';
 import { submit } from './submit.ts';
 import type { AttemptWatch } from './watch.ts';
 import { watchAttempt } from './watch.ts';
@@ -43,10 +43,7 @@ import { watchAttempt } from './watch.ts';
 export interface Supervisor {
   /** Begins to take queued work. */
   start(): void;
-  submit(
-    input: StartWorkUnit,
-    options: { idempotencyKey?: string | undefined; actor: Maker },
-  ): Submission;
+  submit(input: StartWorkUnit, options: SubmitOptions): Submission;
   /** What {@link submit} would do; stores nothing. */
   preview(
     input: StartWorkUnit,

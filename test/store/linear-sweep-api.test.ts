@@ -47,7 +47,7 @@ beforeEach(async () => {
         store.write(() => store.linearFacts.put(name, value, new Date().toISOString()));
       },
     },
-    known: { isOwn: () => false, isKnown: () => false },
+    known: { isOwn: () => false, isKnown: () => false, isHeardOf: () => false },
     deliver: (events) => recordSwept(events, { store: () => store, entropy, onDelivery: () => {} }),
     entropy,
     timers: new ManualTimers(),

@@ -46,6 +46,7 @@ class Scene {
   readonly facts = new Map<string, unknown>();
   readonly own = new Set<string>();
   readonly known = new Set<string>();
+  readonly heardOf = new Set<string>();
   readonly asked: { readonly since: string; readonly limit: number }[] = [];
   hints = 0;
   problem: LinearProblem | null = null;
@@ -87,6 +88,7 @@ class Scene {
       known: {
         isOwn: (id) => this.own.has(id),
         isKnown: (id) => this.known.has(id),
+        isHeardOf: (id) => this.known.has(id) || this.heardOf.has(id),
       },
       deliver: (events) =>
         recordSwept(events, {
@@ -242,6 +244,15 @@ describe('a sweep; X16', () => {
     scene.linear.world.prompt(over, 'once more');
     await scene.sweep().now();
     expect(ledger()).toEqual([['prompted', over.id, 'once more', null]]);
+  });
+
+  it('finds the beginning of one that is over and was heard of: words may wait for it', async () => {
+    const scene = new Scene();
+    const session = scene.start();
+    scene.heardOf.add(session.id);
+    session.status = 'complete';
+    await scene.sweep().now();
+    expect(ledger()).toEqual([['created', session.id]]);
   });
 
   it('looks back to where the last one came and ten minutes more, and never beyond a day', async () => {

@@ -243,6 +243,39 @@ describe('a stop', () => {
     expect(bench.promptOfWork()).toBe('now');
   });
 
+  it('that meets a turn which a prompt has interrupted is answered all the same', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const work = bench.work;
+    bench.created('s2');
+    bench.prompt('s2', 'look at this');
+    bench.stop('s1');
+    bench.endCancelled(work);
+    await bench.settle();
+    // What was interrupted says nothing when it ends.
+    expect(bench.said).toEqual([]);
+    expect(bench.confirmed).toEqual(['prompted:stop of s1']);
+    expect(bench.states('s1')).toEqual(['interrupted', 'stopped', 'stopped']);
+  });
+
+  it('holds for a turn that has not ended when somebody writes in another session of the issue', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const work = bench.work;
+    bench.created('s2');
+    bench.stop('s1');
+    bench.prompt('s2', 'look at this');
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.said.map(({ text }) => text)).toEqual(['cancelled']);
+    expect(bench.states('s1'), 'nothing of it is gone on with').toEqual(['stopped', 'stopped']);
+    expect(bench.promptOfWork()).toBe('about s2\n\nlook at this');
+  });
+
   it('of one session leaves the other of the same issue alone', async () => {
     const bench = new Bench();
     bench.created('s1');

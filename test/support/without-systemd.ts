@@ -36,5 +36,8 @@ export async function killDirectAttempt(directory: string, unit: string): Promis
   const entry = await new Registry(directory).get(unit);
   if (!entry) return;
   const { core, marked } = await scanTree(markOf(entry.nonce), entry.nonce);
-  await Promise.all([...core, ...marked].map((each) => signalProcess(each, 9)));
+  // Its keeper must not see the others die, and write that down.
+  for (const signal of [19, 9]) {
+    await Promise.all([...core, ...marked].map((each) => signalProcess(each, signal)));
+  }
 }
