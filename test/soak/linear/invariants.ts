@@ -4,7 +4,8 @@
  * What is expected of a session follows from what people did, in the order in which it was
  * acted on (the ledger's), with its beginning first, since words that came before it are
  * joined to it: the last words are answered, once; words before those are answered or joined
- * by later ones, and the model hears each once; words before a stop need no answer.
+ * by later ones, and the model hears each once; words that were said before a stop, whenever
+ * they and it arrive, need no answer.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -61,19 +62,22 @@ function storyOf(scope: Scope, session: Session): Story {
   return { ...scope, session, deeds, activities, turns };
 }
 
-/** With its beginning first; what follows the last stop is what has to be answered. */
+/** With its beginning first; what was said after the last stop is what has to be answered. */
 function inOrder({ deeds }: Story): { before: Done[]; open: Done[]; hasStop: boolean } {
   const isFirst = ({ done }: Story['deeds'][number]): boolean => done.deed.kind === 'created';
   const ordered = [...deeds.filter(isFirst), ...deeds.filter((one) => !isFirst(one))];
   const all = ordered.map(({ done }) => done);
-  const stop = all.findLastIndex(({ deed }) => deed.kind === 'stop');
-  const isWord = ({ deed }: Done): boolean => deed.kind !== 'stop';
+  const stops = all.filter(({ deed }) => deed.kind === 'stop').map(({ at }) => at);
+  const stoppedAt = Math.max(Number.NEGATIVE_INFINITY, ...stops);
+  const words = all.filter(({ deed }) => deed.kind !== 'stop');
   return {
-    before: all.slice(0, stop + 1).filter(isWord),
-    open: all.slice(stop + 1).filter(isWord),
-    hasStop: stop >= 0,
+    before: words.filter(({ at }) => at <= stoppedAt),
+    open: words.filter(({ at }) => at > stoppedAt),
+    hasStop: stops.length > 0,
   };
 }
+
+const isWord = ({ deed }: Done): boolean => deed.kind !== 'stop';
 
 /** Everything that people did was acted on, once. */
 function heard(story: Story): string[] {
@@ -179,8 +183,12 @@ function stopsHold(story: Story): string[] {
   const attempts = evidence.attempts.filter(({ workUnitId }) => ids.has(workUnitId));
   return deeds.flatMap(({ done, row }, index) => {
     if (done.deed.kind !== 'stop') return [];
+    // Late: somebody had spoken since, and that had been acted on.
+    if (deeds.slice(0, index).some((one) => isWord(one.done) && one.done.at > done.at)) return [];
     const from = ms(row.processedAt);
-    const next = deeds.slice(index + 1).find((one) => one.done.deed.kind === 'prompt');
+    const next = deeds
+      .slice(index + 1)
+      .find((one) => one.done.deed.kind === 'prompt' && one.done.at > done.at);
     const until = ms(next?.row.processedAt ?? null);
     const isWithin = (at: number): boolean => at > from && at < until;
     const begun = attempts.filter(({ createdAt }) => isWithin(ms(createdAt)));
