@@ -66,14 +66,22 @@ describe('cancel', () => {
 });
 
 describe('interrupt, fail and suspend', () => {
-  it.each([
-    ['interrupt', (rig: QueueRig, id: string) => interrupt(rig.context, id, request)],
-    ['fail', (rig: QueueRig, id: string) => fail(rig.context, id, 'budget_exceeded', null)],
-  ] as const)('%s of queued work is refused and changes nothing', (_, act) => {
+  it('fail of queued work is refused and changes nothing', () => {
     const rig = new QueueRig(open());
     const id = rig.submit();
-    expect(refusal(() => act(rig, id)).code).toBe('state_conflict');
+    const act = () => fail(rig.context, id, 'budget_exceeded', null);
+    expect(refusal(act).code).toBe('state_conflict');
     expect(status(rig, id)).toBe('queued');
+  });
+
+  it('interrupt of queued work ends it at once, since nothing of it runs', () => {
+    const rig = new QueueRig(open());
+    const id = rig.submit();
+    interrupt(rig.context, id, request);
+    expect(rig.store.workUnits.get(id)).toMatchObject({
+      status: 'cancelled',
+      errorCode: 'interrupted_by_prompt',
+    });
   });
 
   it('suspend stores its intent and leaves the logical state as it is; row 070', () => {
