@@ -102,6 +102,8 @@ function endOf(workUnit: WorkUnitRow | null, session: LinearSessionRow | null): 
 class Driver implements LinearAgent {
   readonly #options: LinearAgentOptions;
   readonly #hint = createHint();
+  /** Issues that are looked at just now; those wanted once more have changed meanwhile. */
+  readonly #looking = new Map<string, { isWanted: boolean; done: Promise<void> }>();
   #closing = false;
   #running: Promise<void> = Promise.resolve();
   #unsubscribe: () => void = () => undefined;
@@ -121,7 +123,27 @@ class Driver implements LinearAgent {
   }
 
   async look(): Promise<void> {
-    await Promise.all(openChannels(this.#rows).map((key) => this.#tryAdvance(key)));
+    await Promise.all(openChannels(this.#rows).map((key) => this.#lookAt(key)));
+  }
+
+  /** One issue that waits for Linear or for git holds no other up. */
+  #lookAt(channelKey: string): Promise<void> {
+    const before = this.#looking.get(channelKey);
+    if (before) {
+      before.isWanted = true;
+      return before.done;
+    }
+    const looking = { isWanted: false, done: Promise.resolve() };
+    const done = async (): Promise<void> => {
+      do {
+        looking.isWanted = false;
+        await this.#tryAdvance(channelKey);
+      } while (looking.isWanted && !this.#closing);
+      this.#looking.delete(channelKey);
+    };
+    this.#looking.set(channelKey, looking);
+    looking.done = done();
+    return looking.done;
   }
 
   start(): void {
@@ -148,9 +170,12 @@ class Driver implements LinearAgent {
 
   async #run(): Promise<void> {
     while (!this.#closing) {
-      await this.look();
+      this.look().catch((error: unknown) => {
+        this.#options.context.log.error({ err: error }, 'turns cannot be read; again later');
+      });
       await this.#hint.wait(LOOK_MS);
     }
+    await Promise.all([...this.#looking.values()].map(({ done }) => done));
   }
 
   async #tryAdvance(channelKey: string): Promise<void> {

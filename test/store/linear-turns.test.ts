@@ -36,6 +36,8 @@ class Bench {
   /** Terminal activities that are not out yet. */
   readonly unsent = new Set<string>();
   holdsBack = false;
+  /** A session whose place is never found. */
+  stuck = '';
 
   readonly voice: Voice = {
     follow: () => undefined,
@@ -67,7 +69,10 @@ class Bench {
       cancel: (id, request) => cancel(this.rig.context, id, request),
     },
     voice: this.voice,
-    place: () => Promise.resolve({ kind: 'ready', cwd: '/' }),
+    place: async ({ id }) => {
+      if (id === this.stuck) await new Promise(() => undefined);
+      return { kind: 'ready', cwd: '/' };
+    },
     request: {},
   });
 
@@ -182,6 +187,17 @@ class Bench {
 }
 
 describe('a session', () => {
+  it('whose place is long in coming holds no other issue up', async () => {
+    const bench = new Bench();
+    bench.stuck = 's1';
+    bench.created('s1', 'fix it', 'issue-1');
+    void bench.agent.look();
+    bench.created('s2', 'look at it', 'issue-2');
+    void bench.agent.look();
+    await expect.poll(() => bench.states('s2')).toEqual(['running']);
+    expect(bench.states('s1')).toEqual(['pending']);
+  });
+
   it('becomes one turn with one work unit, and one answer; row 166', async () => {
     const bench = new Bench();
     bench.created('s1', 'fix it');
