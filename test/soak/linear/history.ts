@@ -23,74 +23,85 @@ function together({ scene }: Scope, id: string): string[] {
   ];
 }
 
-function ofSession({ scene, evidence, done }: Scope, id: string): Line[] {
-  const mine = done.filter(({ session }) => session.id === id);
-  const name = `s${mine[0]?.plan.number ?? '?'}`;
+/** A session, as its lines are made of it. */
+interface Subject extends Scope {
+  readonly id: string;
+  readonly mine: Scope['done'];
+  readonly turns: Scope['evidence']['turns'];
+}
+
+function ofPeople({ id, mine, evidence }: Subject): Line[] {
   const wordOf = (activityId: string | null): string =>
     mine.find((one) => one.activityId === activityId)?.deed.word ?? '?';
-  const turns = evidence.turns.filter(({ sessionId }) => sessionId === id);
-  const work = new Set(turns.map(({ workUnitId }) => workUnitId));
-  const units = evidence.work.filter((one) => work.has(one.id));
-  const of = (workUnitId: string): string =>
-    short(turns.find((turn) => turn.workUnitId === workUnitId)?.id ?? null);
-  const lines: Line[] = [
-    ...mine.map((one) => ({
-      at: one.at,
-      what: `person ${one.deed.kind} ${one.deed.word} ${JSON.stringify(one.deed.sending)}`,
-    })),
-    ...evidence.ledger
-      .filter(({ sessionId }) => sessionId === id)
-      .flatMap((row) => [
-        {
-          at: at(row.receivedAt),
-          what: `ledger received ${wordOf(row.activityId)} by ${row.source}`,
-        },
-        {
-          at: at(row.processedAt),
-          what: `ledger ${row.state} ${wordOf(row.activityId)} ${row.detail ?? ''} repeats ${row.repeats}`,
-        },
-      ]),
-    ...turns.flatMap((turn) => [
-      {
-        at: at(turn.createdAt),
-        what: `turn ${short(turn.id)} made: ${turn.kind} ${turn.sourceKey}`,
-      },
-      { at: at(turn.startedAt), what: `turn ${short(turn.id)} started` },
-      {
-        at: at(turn.endedAt ?? turn.createdAt),
-        what: `turn ${short(turn.id)} ${turn.state}, interrupted by ${short(turn.interruptedBy)}`,
-      },
-    ]),
-    ...evidence.attempts
-      .filter(({ workUnitId }) => work.has(workUnitId))
-      .flatMap((one) => [
-        { at: at(one.createdAt), what: `attempt ${one.unit} claimed for ${of(one.workUnitId)}` },
-        { at: at(one.startedAt), what: `attempt ${one.unit} started` },
-        {
-          at: at(one.endedAt),
-          what: `attempt ${one.unit} ${one.status} ${one.errorCode ?? ''} (work ${
-            units.find((unit) => unit.id === one.workUnitId)?.status
-          })`,
-        },
-      ]),
-    ...evidence.outbox
-      .filter(({ sessionId }) => sessionId === id)
-      .map((row) => ({
-        at: at(row.createdAt),
-        what: `outbox ${short(row.id)} turn ${short(row.turnId)} ${row.state} tries ${row.tries}${
-          row.terminal ? ' LAST' : ''
-        } ${cut(row.body)}`,
-      })),
-    ...scene.linear.world.activities
-      .filter(({ sessionId }) => sessionId === id)
-      .map((one) => ({
-        at: at(one.createdAt),
-        what: `linear ${short(one.id)} ${one.content.type}${one.ephemeral ? ' (passing)' : ''} ${cut(
-          String(one.content['body'] ?? one.content['parameter']),
-        )}`,
-      })),
-  ];
-  return lines
+  const deeds = mine.map(({ at: when, deed: { kind, word, sending } }) => ({
+    at: when,
+    what: `person ${kind} ${word} ${JSON.stringify(sending)}`,
+  }));
+  const rows = evidence.ledger.filter(({ sessionId }) => sessionId === id);
+  const ledger = rows.flatMap((row) => {
+    const word = wordOf(row.activityId);
+    const became = `${row.state} ${word} ${row.detail ?? ''} repeats ${row.repeats}`;
+    return [
+      { at: at(row.receivedAt), what: `ledger received ${word} by ${row.source}` },
+      { at: at(row.processedAt), what: `ledger ${became}` },
+    ];
+  });
+  return [...deeds, ...ledger];
+}
+
+function ofTurns({ turns }: Subject): Line[] {
+  return turns.flatMap((turn) => {
+    const name = `turn ${short(turn.id)}`;
+    const end = `${name} ${turn.state}, interrupted by ${short(turn.interruptedBy)}`;
+    return [
+      { at: at(turn.createdAt), what: `${name} made: ${turn.kind} ${turn.sourceKey}` },
+      { at: at(turn.startedAt), what: `${name} started` },
+      { at: at(turn.endedAt ?? turn.createdAt), what: end },
+    ];
+  });
+}
+
+function ofAttempts({ evidence, turns }: Subject): Line[] {
+  return turns.flatMap((turn) => {
+    const attempts = evidence.attempts.filter(({ workUnitId }) => workUnitId === turn.workUnitId);
+    const work = evidence.work.find(({ id }) => id === turn.workUnitId);
+    return attempts.flatMap((one) => {
+      const name = `attempt ${one.unit}`;
+      const end = `${one.status} ${one.errorCode ?? ''} (work ${work?.status})`;
+      return [
+        { at: at(one.createdAt), what: `${name} claimed for ${short(turn.id)}` },
+        { at: at(one.startedAt), what: `${name} started` },
+        { at: at(one.endedAt), what: `${name} ${end}` },
+      ];
+    });
+  });
+}
+
+function ofWords({ id, evidence, scene }: Subject): Line[] {
+  const outbox = evidence.outbox
+    .filter(({ sessionId }) => sessionId === id)
+    .map((row) => {
+      const end = `${row.state} tries ${row.tries}${row.terminal ? ' LAST' : ''}`;
+      const what = `outbox ${short(row.id)} turn ${short(row.turnId)} ${end} ${cut(row.body)}`;
+      return { at: at(row.createdAt), what };
+    });
+  const told = scene.linear.world.activities
+    .filter(({ sessionId }) => sessionId === id)
+    .map(({ id: name, content, ephemeral, createdAt }) => {
+      const kind = `${content.type}${ephemeral ? ' (passing)' : ''}`;
+      const text = cut(String(content['body'] ?? content['parameter']));
+      return { at: at(createdAt), what: `linear ${short(name)} ${kind} ${text}` };
+    });
+  return [...outbox, ...told];
+}
+
+function ofSession(scope: Scope, id: string): Line[] {
+  const mine = scope.done.filter(({ session }) => session.id === id);
+  const turns = scope.evidence.turns.filter(({ sessionId }) => sessionId === id);
+  const subject = { ...scope, id, mine, turns };
+  const name = `s${mine[0]?.plan.number ?? '?'}`;
+  return [ofPeople, ofTurns, ofAttempts, ofWords]
+    .flatMap((lines) => lines(subject))
     .filter((line) => line.at > 0)
     .map((line) => ({ ...line, what: `${name} ${line.what}` }));
 }

@@ -56,7 +56,7 @@ function keep(scene: LinearScene, keeper: Keeper, logs: string, result: Result):
   for (const [index, daemon] of keeper.daemons.entries()) {
     writeFileSync(path.join(logs, `daemon-${index + 1}.log`), daemon.output());
   }
-  const { calls } = { calls: scene.linear.calls().map((one) => JSON.stringify(one)) };
+  const calls = scene.linear.calls().map((one) => JSON.stringify(one));
   writeFileSync(path.join(logs, 'calls'), calls.join('\n'));
   const told = result.violations.map(({ session, what }) => `${session ?? 'run'}: ${what}`);
   writeFileSync(path.join(logs, 'violations'), [...told, '', ...result.histories].join('\n'));
