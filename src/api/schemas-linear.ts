@@ -35,6 +35,15 @@ const detailsSchema = z.object({
     failed: count,
     oldestPendingAt: when,
   }),
+  /** What the app may see, as Linear said last; null before it did. */
+  permissions: z
+    .object({
+      at: z.iso.datetime(),
+      canAccessAllPublicTeams: z.boolean().nullable(),
+      addedTeamIds: z.array(z.string()),
+      removedTeamIds: z.array(z.string()),
+    })
+    .nullable(),
   openSessions: count,
   openTurns: count,
   sweep: z.object({ lastAt: when, problem: problemSchema.nullable() }),

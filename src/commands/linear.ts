@@ -27,6 +27,12 @@ function authText({ authProblem: problem }: LinearDetails, now: number): string 
   return `PROBLEM ${since}: ${problem.message} (${problem.code}). outlive linear setup --check`;
 }
 
+function permissionText({ permissions }: LinearDetails, now: number): string {
+  if (permissions === null) return 'as when the app was installed';
+  const { addedTeamIds: added, removedTeamIds: removed, at } = permissions;
+  return `changed ${ago(at, now)}: ${added.length} added, ${removed.length} taken away`;
+}
+
 function sweepText({ sweep }: LinearDetails, now: number): string {
   const last = ago(sweep.lastAt, now);
   return sweep.problem === null ? last : `${last}, failing: ${sweep.problem.message}`;
@@ -43,6 +49,7 @@ export function linearLines(status: LinearDetails, now: number): string[] {
     ['auth', authText(status, now)],
     ['app user', status.appUserId ?? 'not asked yet'],
     ['organization', status.organizationId ?? 'not asked yet'],
+    ['teams', permissionText(status, now)],
     ['last webhook', ago(deliveries.lastReceivedAt, now)],
     ['deliveries', `${deliveries.new} new, ${deliveries.failed} failed`],
     ['last sweep', sweepText(status, now)],

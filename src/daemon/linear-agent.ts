@@ -55,6 +55,9 @@ interface Parts {
   readonly cancelCalls: () => void;
 }
 
+/** Somebody waits for the answer: what does not end by itself by then is killed. */
+const INTERRUPT_GRACE_MS = 5_000;
+
 const said = (log: Logger): Logger => log.child({ part: 'linear' });
 
 function sweepOf({ context }: LinearAgentParts, client: LinearClient, deliver: () => void): Sweep {
@@ -89,11 +92,16 @@ function join(parts: LinearAgentParts, credentials: LinearCredentials): Parts {
     credentials,
     entropy,
     log,
-    health: new AuthHealth({ store, entropy, log }),
+    health: new AuthHealth({ store, entropy, log, onGood: () => setImmediate(catchUp) }),
     urls: linear.urls,
     onNames: (found) => names.push(...found.filter((name) => !names.includes(name))),
     signal: calls.signal,
   });
+  // What could not be heard or said meanwhile.
+  const catchUp = (): void => {
+    service.outbox.resume();
+    void sweep.now();
+  };
   const worktrees = createWorktrees({
     ...linearPlaces(config),
     environment: settings.runnerEnvironment,
@@ -105,13 +113,17 @@ function join(parts: LinearAgentParts, credentials: LinearCredentials): Parts {
     worktrees,
     routing: { repositories: linear.repositories, cwd: linear.cwd ?? undefined },
     names,
-    request: linear.model === null ? {} : { model: linear.model },
+    request: {
+      timeoutPolicy: { cancelGraceMs: INTERRUPT_GRACE_MS },
+      ...(linear.model === null ? {} : { model: linear.model }),
+    },
     onRevoked: () => client.dropTokens(),
   });
+  const sweep = sweepOf(parts, client, () => service.deliver());
   return {
     client,
     service,
-    sweep: sweepOf(parts, client, () => service.deliver()),
+    sweep,
     endTidying: keepTidy({ api: client, worktrees, store, log, timers: systemTimers }),
     cancelCalls: () => calls.abort(),
   };

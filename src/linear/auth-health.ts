@@ -20,6 +20,8 @@ export interface AuthHealthParts {
   readonly store: Pick<Store, 'write' | 'linearFacts'>;
   readonly entropy: Pick<Entropy, 'now'>;
   readonly log: Logger;
+  /** A problem has gone. */
+  readonly onGood?: () => void;
 }
 
 export class AuthHealth {
@@ -55,8 +57,10 @@ export class AuthHealth {
     if (this.#known === null && this.#isStored) return;
     const before = this.#known;
     this.#known = null;
-    if (before) this.#parts.log.info({ code: before.code, since: before.since }, 'Linear: works');
     this.#store();
+    if (before === null) return;
+    this.#parts.log.info({ code: before.code, since: before.since }, 'Linear: works');
+    this.#parts.onGood?.();
   }
 
   #store(): void {

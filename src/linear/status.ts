@@ -19,6 +19,12 @@ export const NOT_LIVE: LinearLive = {
   sweepProblem: null,
 };
 
+const permissionsSchema = z.object({
+  at: z.string(),
+  canAccessAllPublicTeams: z.boolean().nullable(),
+  addedTeamIds: z.array(z.string()),
+  removedTeamIds: z.array(z.string()),
+});
 const problemSchema = z.object({ code: z.string(), message: z.string(), since: z.string() });
 
 const text = (ms: number): string => new Date(ms).toISOString();
@@ -38,6 +44,7 @@ export function linearDetails(
     authProblem: problemSchema.safeParse(linearFacts.get(AUTH_PROBLEM)?.value).data ?? null,
     appUserId: viewer?.id ?? null,
     organizationId: viewer?.organizationId ?? null,
+    permissions: permissionsSchema.safeParse(linearFacts.get('permissions')?.value).data ?? null,
     deliveries: {
       lastReceivedAt: linearCounts.lastWebhookAt(),
       new: linearCounts.deliveries('new'),

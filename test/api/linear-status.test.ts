@@ -48,6 +48,7 @@ describe('GET /linear/status', () => {
     expect(configured).toBe(true);
     expect(status).toEqual({
       authProblem: null,
+      permissions: null,
       appUserId: null,
       organizationId: null,
       deliveries: { lastReceivedAt: null, new: 0, failed: 0 },

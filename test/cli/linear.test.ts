@@ -11,6 +11,7 @@ import { outlive } from './outlive.ts';
 const SECRETS = { client: 'client-secret-of-the-test', webhook: 'webhook-secret-of-the-test' };
 const QUIET = {
   authProblem: null,
+  permissions: null,
   appUserId: 'app-1',
   organizationId: 'org-1',
   deliveries: { lastReceivedAt: '2027-02-03T10:00:00.000Z', new: 0, failed: 0 },

@@ -9,6 +9,7 @@ const AT = '2027-02-03T10:00:00.000Z';
 const NOW = Date.parse('2027-02-03T10:05:00.000Z');
 const QUIET: LinearDetails = {
   authProblem: null,
+  permissions: null,
   appUserId: null,
   organizationId: null,
   deliveries: { lastReceivedAt: null, new: 0, failed: 0 },
@@ -39,7 +40,7 @@ describe('the status in lines', () => {
       },
       NOW,
     );
-    expect(lines).toHaveLength(10);
+    expect(lines).toHaveLength(11);
     const text = lines.join('\n');
     expect(text).toMatch(/auth +PROBLEM for 5m.*invalid_client.*setup --check/);
     expect(text).toMatch(/outbox +3 pending, 1 failed, the oldest from 5m.* ago/);
