@@ -1,5 +1,5 @@
 /** One run: people, weather and mayhem, then quiet, then what has to be true. */
-import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
+import { cpSync, lstatSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Random } from '../../chaos/random.ts';
 import { LinearScene } from '../../support/linear-scene.ts';
@@ -47,19 +47,25 @@ async function traffic(
   }
 }
 
+function isKept(file: string): boolean {
+  const info = lstatSync(file, { throwIfNoEntry: false });
+  return info !== undefined && (info.isFile() || info.isDirectory());
+}
+
 function keep(scene: LinearScene, keeper: Keeper, logs: string, result: Result): void {
   mkdirSync(logs, { recursive: true });
+  const told = result.violations.map(({ session, what }) => `${session ?? 'run'}: ${what}`);
+  writeFileSync(path.join(logs, 'violations'), [...told, '', ...result.histories].join('\n'));
   cpSync(path.join(scene.rig.base, 'state'), path.join(logs, 'state'), {
     recursive: true,
-    filter: (file) => !file.endsWith('.sock'),
+    // A socket or a pipe of an attempt that was killed cannot be copied.
+    filter: (file) => isKept(file),
   });
   for (const [index, daemon] of keeper.daemons.entries()) {
     writeFileSync(path.join(logs, `daemon-${index + 1}.log`), daemon.output());
   }
   const calls = scene.linear.calls().map((one) => JSON.stringify(one));
   writeFileSync(path.join(logs, 'calls'), calls.join('\n'));
-  const told = result.violations.map(({ session, what }) => `${session ?? 'run'}: ${what}`);
-  writeFileSync(path.join(logs, 'violations'), [...told, '', ...result.histories].join('\n'));
 }
 
 function figuresOf({ scene, evidence, done }: Scope, keeper: Keeper): Result['figures'] {
