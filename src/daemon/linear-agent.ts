@@ -1,4 +1,5 @@
 /** The Linear agent of a daemon, from configuration: who it is, where it works, how it is. */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from '../config.ts';
 import type { LinearAppConfig } from '../domain/linear-config.ts';
@@ -57,6 +58,9 @@ interface Parts {
 
 /** Somebody waits for the answer: what does not end by itself by then is killed. */
 const INTERRUPT_GRACE_MS = 5_000;
+
+/** How long an end waits for tidying. */
+const CLOSE_MS = 500;
 
 const said = (log: Logger): Logger => log.child({ part: 'linear' });
 
@@ -151,7 +155,9 @@ export function openLinearAgent(parts: LinearAgentParts): RunningLinear | null {
     },
     close: async () => {
       cancelCalls();
-      await Promise.all([service.close(), sweep.close(), endTidying()]);
+      const soon = pause(CLOSE_MS, undefined, { ref: false });
+      // A git that hangs holds nobody up: what it was about to remove is looked at again.
+      await Promise.all([service.close(), sweep.close(), Promise.race([endTidying(), soon])]);
     },
   };
 }

@@ -13,14 +13,18 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import type { Context } from '../supervisor/context.ts';
 import { createHint } from '../supervisor/signal.ts';
 import type { Supervisor } from '../supervisor/supervisor.ts';
+import type { Transaction } from '../supervisor/writer.ts';
 import { beginAnew, isGone } from './conversation.ts';
-import { Pace } from './pace.ts';
+import { Pace, type Trouble } from './pace.ts';
+import { LinearError } from './port.ts';
 import { promptOf } from './turn-prompt.ts';
 import { refusalOf, requestOf, type TurnDefaults } from './turn-request.ts';
 import { nextTurn, openChannels, type TurnOrders } from './turns.ts';
 
 /** Without any hint everything is looked at again after this long. */
 const LOOK_MS = 30_000;
+/** So often in a row, over half an hour, a turn may fail to begin before a person is told why. */
+const TELL_AFTER = 13;
 /** How long an end waits for what is under way. */
 const CLOSE_MS = 500;
 
@@ -33,9 +37,11 @@ export interface Voice {
   /** Tells the rest, and the one last word. */
   conclude(turn: LinearTurnRow): void;
   /** The last word of a turn that no work unit speaks for: why it could not begin. */
-  fail(turn: LinearTurnRow, message: string): void;
+  fail(transaction: Transaction, turn: LinearTurnRow, message: string): void;
   /** The last word of a turn that goes on with a person's help only. */
-  askForHelp(turn: LinearTurnRow, message: string): void;
+  askForHelp(transaction: Transaction, turn: LinearTurnRow, message: string): void;
+  /** Nothing more is told of it. */
+  forget(turn: LinearTurnRow): void;
   /** True once the last word was posted, or nobody tries any more. */
   isSettled(turn: LinearTurnRow): boolean;
 }
@@ -43,10 +49,8 @@ export interface Voice {
 /** Where a turn works. */
 export type Place =
   | { readonly kind: 'ready'; readonly cwd: string }
-  /** A person is asked which repository it is about. */
-  | { readonly kind: 'asked' }
-  /** Something is done there before. */
-  | { readonly kind: 'preparing'; readonly workUnitId: string }
+  /** Not yet: a person was asked which repository it is about, or something is done there before. */
+  | { readonly kind: 'waits'; readonly isOver: () => boolean }
   | { readonly kind: 'failed'; readonly message: string };
 
 export interface LinearAgentOptions {
@@ -87,6 +91,14 @@ const WRITE_TO_BEGIN =
   'Write here to begin anew: what was asked first and its files are there, the conversation is not.';
 const CONVERSATION_GONE = `The conversation of this thread is not on this machine any more. ${WRITE_TO_BEGIN}`;
 
+const AWAITING = { state: 'awaiting_activity' } as const;
+
+interface Help {
+  readonly message: string;
+  /** What comes next begins another conversation. */
+  readonly isAnew: boolean;
+}
+
 /** See {@link LinearAgent}. */
 class Driver implements LinearAgent {
   readonly #options: LinearAgentOptions;
@@ -97,24 +109,28 @@ class Driver implements LinearAgent {
   #unsubscribe: () => void = () => undefined;
 
   constructor(options: LinearAgentOptions) {
-    const { log, entropy } = options.context;
+    const { entropy } = options.context;
     this.#options = options;
     this.#pace = new Pace({
       monotonic: () => entropy.monotonic(),
       look: (key) => this.#advance(key),
-      onTrouble: (channel, error, failures) => {
-        const said = { err: error, channel, failures };
-        // Once a row of failures: they are one thing that does not work.
-        if (failures === 1) log.error(said, 'a turn could not be driven; again later');
-        else log.debug(said, 'a turn could not be driven');
-      },
+      onTrouble: (trouble) => this.#troubled(trouble),
     });
   }
 
   obey(orders: TurnOrders): void {
-    for (const id of orders.interrupt) this.#interruptWork(id);
-    for (const id of orders.cancel) this.#cancelWork(id, STOPPED);
+    for (const id of orders.interrupt) this.#try(() => this.#interruptWork(id));
+    for (const id of orders.cancel) this.#try(() => this.#cancelWork(id, STOPPED));
     this.hint();
+  }
+
+  /** What fails is done again by the next look, as the turns say. */
+  #try(order: () => void): void {
+    try {
+      order();
+    } catch (error) {
+      this.#trouble(error);
+    }
   }
 
   hint(): void {
@@ -168,21 +184,37 @@ class Driver implements LinearAgent {
 
   async #advance(channelKey: string): Promise<void> {
     for (const turn of this.#rows.openOfChannel(channelKey)) this.#look(turn);
-    const next = nextTurn(this.#rows, channelKey);
-    const session = next && this.#rows.session(next.sessionId);
-    if (this.#closing || !next || !session) return;
-    if (!this.#pace.mayBegin(channelKey, next.id)) return;
-    const found = await this.#options.place(session, next);
     if (this.#closing) return;
+    const mayBegin = ({ id }: LinearTurnRow): boolean => this.#pace.mayBegin(channelKey, id);
+    const next = nextTurn(this.#rows, channelKey, mayBegin);
+    const session = next && this.#rows.session(next.sessionId);
+    if (!next || !session) return;
+    const found = await this.#options.place(session, next);
+    // Stopped, or joined by a later prompt, while its place was made.
+    if (this.#closing || !this.#isWaiting(next)) return;
     if (found.kind === 'ready') await this.#begin(next, session, found.cwd);
     else if (found.kind === 'failed') this.#fail(next, found.message);
-    else this.#pace.park(channelKey, { turnId: next.id, isOver: () => this.#isReady(found) });
+    else {
+      this.#pace.park(channelKey, next.id, found.isOver);
+      // Another one of the issue may begin meanwhile.
+      this.hint();
+    }
   }
 
-  #isReady(found: Exclude<Place, { kind: 'ready' | 'failed' }>): boolean {
-    if (found.kind === 'asked') return false;
-    const status = this.#options.context.store.workUnits.statusOf(found.workUnitId);
-    return status === null || TERMINAL_STATUSES.has(status);
+  #isWaiting({ id }: LinearTurnRow): boolean {
+    return this.#rows.turn(id)?.state === 'pending';
+  }
+
+  #troubled({ key, turnId, error, failures }: Trouble): void {
+    const said = { err: error, channel: key, failures };
+    // Once a row of failures: they are one thing that does not work.
+    if (failures > 1) this.#options.context.log.debug(said, 'a turn could not be driven');
+    else this.#options.context.log.error(said, 'a turn could not be driven; again later');
+    // Linear that is away comes back by itself; anything else a person has to hear of.
+    const turn = turnId === null || failures < TELL_AFTER ? null : this.#rows.turn(turnId);
+    if (turn === null || error instanceof LinearError) return;
+    const why = error instanceof Error ? error.message : String(error);
+    this.#try(() => this.#fail(turn, `It could not begin: ${why}`));
   }
 
   #look(turn: LinearTurnRow): void {
@@ -203,11 +235,9 @@ class Driver implements LinearAgent {
   async #begin(turn: LinearTurnRow, session: LinearSessionRow, cwd: string): Promise<void> {
     const { context } = this.#options;
     const prompt = await promptOf(context, turn, session);
-    // Stopped, or joined by a later prompt, while its place was made.
-    if (this.#closing || this.#rows.turn(turn.id)?.state !== 'pending') return;
+    if (this.#closing || !this.#isWaiting(turn)) return;
     if (isGone(context, session)) {
-      this.#beginAnew(session);
-      this.#askForHelp(turn, 'pending', CONVERSATION_GONE);
+      this.#askForHelp(turn, 'pending', { message: CONVERSATION_GONE, isAnew: true });
       return;
     }
     try {
@@ -240,18 +270,22 @@ class Driver implements LinearAgent {
   }
 
   #fail(turn: LinearTurnRow, message: string, from: TurnState = 'pending'): void {
-    this.#options.voice.fail(turn, message);
-    this.#move(turn.id, from, 'awaiting_activity');
+    this.#options.context.writer.commit((transaction) => {
+      const isMoved = this.#rows.moveTurn({ id: turn.id, state: from }, AWAITING);
+      if (isMoved) this.#options.voice.fail(transaction, turn, message);
+    });
+    this.hint();
   }
 
-  #askForHelp(turn: LinearTurnRow, from: TurnState, message: string): void {
-    this.#options.voice.askForHelp(turn, message);
-    this.#move(turn.id, from, 'awaiting_activity');
-  }
-
-  #beginAnew(session: Pick<LinearSessionRow, 'id'>): void {
+  /** The question, and that what comes next begins anew, are one commit with the turn's state. */
+  #askForHelp(turn: LinearTurnRow, from: TurnState, help: Help): void {
     const { writer, store } = this.#options.context;
-    writer.commit(({ at }) => beginAnew(store, session, at));
+    writer.commit((transaction) => {
+      if (!this.#rows.moveTurn({ id: turn.id, state: from }, AWAITING)) return;
+      if (help.isAnew) beginAnew(store, { id: turn.sessionId }, transaction.at);
+      this.#options.voice.askForHelp(transaction, turn, help.message);
+    });
+    this.hint();
   }
 
   /** The work of a running turn is over: it waits for its last word to be out. */
@@ -269,17 +303,23 @@ class Driver implements LinearAgent {
 
   /** It waits for a person at the machine: a person in Linear is told, and writes another turn. */
   #unstick(turn: LinearTurnRow, { id, errorCode, errorMessage }: WorkUnitRow): void {
-    const isLost = NO_CONVERSATION.has(errorCode ?? '');
+    const { voice } = this.#options;
+    const isAnew = NO_CONVERSATION.has(errorCode ?? '');
+    const help = isAnew ? WRITE_TO_BEGIN : WRITE_TO_GO_ON;
+    const message = `${errorMessage ?? errorCode ?? ''}. ${help}`;
     const isOvertaken = this.#rows.turn(turn.id)?.interruptedBy != null;
-    if (isLost) this.#beginAnew({ id: turn.sessionId });
-    if (!isOvertaken) {
-      const help = isLost ? WRITE_TO_BEGIN : WRITE_TO_GO_ON;
-      this.#options.voice.askForHelp(turn, `${errorMessage ?? errorCode ?? ''}. ${help}`);
-    }
-    // Before the turn moves on: whoever finds it stuck again says and does the same.
+    // What it did goes out before the question.
+    voice.follow(turn);
+    // Before the turn moves on: whoever finds it stuck again does the same.
     this.#cancelWork(id, 'nobody in Linear can decide it');
-    this.#options.voice.conclude(turn);
-    this.#move(turn.id, 'running', isOvertaken ? 'interrupted' : 'awaiting_activity');
+    if (!isOvertaken) {
+      this.#askForHelp(turn, 'running', { message, isAnew });
+    } else {
+      const { writer, store } = this.#options.context;
+      if (isAnew) writer.commit(({ at }) => beginAnew(store, { id: turn.sessionId }, at));
+      this.#move(turn.id, 'running', 'interrupted');
+    }
+    voice.forget(turn);
   }
 
   /** Its last word is out, or given up: the issue is free for the next turn. */

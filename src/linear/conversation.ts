@@ -39,8 +39,16 @@ export function isGone(
   session: Pick<LinearSessionRow, 'id'>,
 ): boolean {
   const name = conversationOf(store, session);
-  if (!store.workUnits.hasSpoken(name)) return false;
-  return !existsSync(path.join(settings.sessionsDirectory, name, 'session.jsonl'));
+  return store.workUnits.hasSpoken(name) && !hasBegun({ store, settings }, session);
+}
+
+/** Whether the conversation holds anything: Pi makes its file with the first prompt. */
+export function hasBegun(
+  { store, settings }: Pick<Context, 'store' | 'settings'>,
+  session: Pick<LinearSessionRow, 'id'>,
+): boolean {
+  const name = conversationOf(store, session);
+  return existsSync(path.join(settings.sessionsDirectory, name, 'session.jsonl'));
 }
 
 /** What comes next begins anew. Within the transaction that tells a person of it. */
@@ -67,17 +75,23 @@ export async function wasTold(
   { id, request, createdAt }: Pick<WorkUnitRow, 'id' | 'request' | 'createdAt'>,
 ): Promise<boolean> {
   const { prompt } = request;
-  const attempt = store.attempts.listByWorkUnit(id).findLast(({ opened }) => opened !== null);
-  if (!attempt || prompt === null || prompt === undefined) return false;
+  const attempts = store.attempts.listByWorkUnit(id);
+  const [attempt] = attempts;
+  const wasOpened = attempts.some(({ opened }) => opened !== null);
+  if (!attempt || !wasOpened || prompt === undefined) return false;
   const { sessionFile } = attemptPaths(settings, attempt);
   // As JSON has it: most lines need not be parsed.
   const written = JSON.stringify(prompt);
   let isThere = false;
   const take = (line: string): void => {
-    if (isThere || !line.includes(written)) return;
+    if (isThere || !line.includes(USER)) return;
     const entry = entrySchema.safeParse(parsed(line));
-    // The same words of an earlier turn do not count.
-    isThere = entry.success && Date.parse(entry.data.timestamp) >= Date.parse(createdAt) - CLOCK_MS;
+    if (!entry.success) return;
+    const at = Date.parse(entry.data.timestamp);
+    // No other work had the conversation since; an extension may have changed the words. Where a
+    // clock was set back, the words tell, but not the same ones of an earlier turn.
+    const isLater = at >= Date.parse(attempt.createdAt);
+    isThere = isLater || (line.includes(written) && at >= Date.parse(createdAt) - CLOCK_MS);
   };
   try {
     await eachSessionLine(sessionFile, take);
@@ -87,6 +101,7 @@ export async function wasTold(
   return isThere;
 }
 
+const USER = '"role":"user"';
 /** Two readings of one clock, rounded differently. */
 const CLOCK_MS = 5;
 

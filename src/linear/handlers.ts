@@ -20,6 +20,9 @@ export interface HandlerParts {
 const OWN: Settled = { state: 'ignored', detail: 'own' };
 const processed = (detail: string | null = null): Settled => ({ state: 'processed', detail });
 
+/** Linear's clock and ours may differ by as much. */
+const CLOCKS_MS = 5_000;
+
 /** Under this key the answer of an activity is carried out, once. */
 const answerKey = (activityId: string): string => `linear-answer:${activityId}`;
 
@@ -42,6 +45,9 @@ function answer(
   const [only] = pending;
   const said = parseAnswer(activity.body);
   if (!only || pending.length > 1 || said === null) return false;
+  // Written before anybody was asked, and come late: it is about something else.
+  const saidAt = activity.createdAt === null ? Number.NaN : Date.parse(activity.createdAt);
+  if (saidAt < Date.parse(only.requestedAt) - CLOCKS_MS) return false;
   const request: DecisionRequest = { ...said, fail: false, actor: 'user' };
   decideWithin(context, transaction, only.id, request);
   const stored = { command: said.decision, workUnitId: only.id };

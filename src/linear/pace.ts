@@ -6,21 +6,30 @@
 const RETRY_MS = 2_000;
 const RETRY_MAX_MS = 5 * 60_000;
 
-/** What an issue waits for. */
-export interface Parked {
-  /** It concerns this turn: another one is looked at at once. */
-  readonly turnId: string;
-  /** True once it is worth another look. */
-  readonly isOver: () => boolean;
-}
+/** A timer and another clock may differ by as much. */
+const SLACK_MS = 50;
 
 interface Issue {
   running: Promise<void> | null;
   isWanted: boolean;
   failures: number;
   notBefore: number;
-  parked: Parked | null;
+  /** The turn that the look under way tries to begin. */
+  trying: string | null;
+  /** The turn that could not begin; another one may. */
+  failed: string | null;
+  /** By turn: true once it is worth another try. */
+  readonly parked: Map<string, () => boolean>;
   timer: NodeJS.Timeout | null;
+}
+
+export interface Trouble {
+  readonly key: string;
+  /** The turn that could not begin; null where it did not come to one. */
+  readonly turnId: string | null;
+  readonly error: unknown;
+  /** In a row. */
+  readonly failures: number;
 }
 
 export interface PaceOptions {
@@ -28,8 +37,7 @@ export interface PaceOptions {
   readonly monotonic: () => number;
   /** One look at an issue. */
   readonly look: (key: string) => Promise<void>;
-  /** A look failed, for the `failures`th time in a row. */
-  readonly onTrouble: (key: string, error: unknown, failures: number) => void;
+  readonly onTrouble: (trouble: Trouble) => void;
 }
 
 export class Pace {
@@ -47,15 +55,20 @@ export class Pace {
     await Promise.all(keys.map((key) => this.#lookAt(key)));
   }
 
-  /** Whether a turn may be placed and begun now. */
+  /** Whether a turn may be placed and begun now; if so, the look is taken to try that. */
   mayBegin(key: string, turnId: string): boolean {
-    const { parked = null, notBefore = 0 } = this.#issues.get(key) ?? {};
-    if (this.#options.monotonic() < notBefore) return false;
-    return parked === null || parked.turnId !== turnId || parked.isOver();
+    const issue = this.#issue(key);
+    const isBackedOff =
+      issue.failed === turnId && this.#options.monotonic() < issue.notBefore - SLACK_MS;
+    if (isBackedOff || issue.parked.get(turnId)?.() === false) return false;
+    issue.parked.delete(turnId);
+    issue.trying = turnId;
+    return true;
   }
 
-  park(key: string, parked: Parked): void {
-    this.#issue(key).parked = parked;
+  /** The turn waits for a person or for other work, until `isOver`; others of the issue need not. */
+  park(key: string, turnId: string, isOver: () => boolean): void {
+    this.#issue(key).parked.set(turnId, isOver);
   }
 
   /** Begins no more looks; resolves when those under way are done. */
@@ -69,8 +82,8 @@ export class Pace {
     const known = this.#issues.get(key);
     if (known) return known;
     const fresh: Issue = {
-      ...{ running: null, isWanted: false, parked: null, timer: null },
-      ...{ failures: 0, notBefore: 0 },
+      ...{ running: null, isWanted: false, timer: null, trying: null, failed: null },
+      ...{ failures: 0, notBefore: 0, parked: new Map() },
     };
     this.#issues.set(key, fresh);
     return fresh;
@@ -87,33 +100,40 @@ export class Pace {
     if (this.#isClosed) return Promise.resolve();
     const issue = this.#issue(key);
     issue.isWanted = true;
-    issue.running ??= this.#run(key, issue).finally(() => {
-      issue.running = null;
-    });
+    issue.running ??= this.#run(key, issue);
     return issue.running;
   }
 
   async #run(key: string, issue: Issue): Promise<void> {
+    // Not before whoever asked has `running`.
+    await Promise.resolve();
     while (issue.isWanted && !this.#isClosed) {
       issue.isWanted = false;
+      issue.trying = null;
       try {
         await this.#options.look(key);
-        issue.failures = 0;
-        issue.notBefore = 0;
+        if (issue.trying !== null) this.#succeeded(issue);
       } catch (error) {
-        if (this.#isClosed) return;
-        this.#failed(key, issue, error);
+        if (!this.#isClosed) this.#failed(key, issue, error);
       }
     }
+    // In the tick in which nothing was wanted any more: who comes later begins another run.
+    issue.running = null;
+  }
+
+  #succeeded(issue: Issue): void {
+    issue.failures = 0;
+    issue.failed = null;
   }
 
   #failed(key: string, issue: Issue, error: unknown): void {
     const { monotonic, onTrouble } = this.#options;
     const ms = Math.min(RETRY_MAX_MS, RETRY_MS * 2 ** Math.min(issue.failures, 10));
     issue.failures += 1;
+    issue.failed = issue.trying;
     issue.notBefore = monotonic() + ms;
-    onTrouble(key, error, issue.failures);
     if (issue.timer) clearTimeout(issue.timer);
     issue.timer = setTimeout(() => void this.#lookAt(key), ms).unref();
+    onTrouble({ key, turnId: issue.trying, error, failures: issue.failures });
   }
 }

@@ -28,14 +28,19 @@ export interface PlaceParts {
   readonly names: readonly string[];
 }
 
-/** The repository an issue was given, or by which turn a person was asked for it, and when. */
+/** The repository an issue was given, or for which turns a person was asked for it, and since when. */
 const routedSchema = z.object({
   path: z.string().nullable(),
-  askedBy: z.string().nullable(),
+  askedBy: z.array(z.string()),
   askedAt: z.string().nullable(),
 });
 type Routed = z.infer<typeof routedSchema>;
 const triesSchema = z.object({ failed: z.int() });
+
+/** Somebody may have answered with a label: Linear is asked again. */
+const ASK_AGAIN_MS = 10 * 60_000;
+/** So many turns are remembered to have been asked. */
+const ASKED = 50;
 
 /** States of an issue that are left as they are: begun, over, or not accepted yet. */
 const LEFT: ReadonlySet<string> = new Set(['started', 'completed', 'canceled', 'triage']);
@@ -64,18 +69,32 @@ export class Places {
   readonly of = async (session: LinearSessionRow, turn: LinearTurnRow): Promise<Place> => {
     try {
       const issue = await this.#issue(session);
-      if (issue === 'unknown') return await this.#without(session);
+      // Stopped meanwhile, or joined by words that may say where: nothing more is done for it.
+      if (!this.#isWaiting(turn)) return { kind: 'waits', isOver: () => true };
+      if (issue === 'unknown') return await this.#without(session, turn);
       if (issue) await this.#take(session, issue);
       if (issue === null && session.issueId !== null && this.#parts.routing.repositories.length > 0)
         return { kind: 'failed', message: NO_ISSUE };
       const found = this.#repository(session, turn, issue);
-      if (found === 'asked') return { kind: 'asked' };
+      if (found === 'asked') return this.#asked(session);
       if (found === null || issue === null) return { kind: 'ready', cwd: this.#plainDirectory() };
-      return await this.#tree(session, issue, found);
+      return await this.#tree(session, turn, { issue, repository: found });
     } catch (error) {
       return this.#failed(error);
     }
   };
+
+  #isWaiting({ id }: LinearTurnRow): boolean {
+    return this.#parts.context.store.linear.turn(id)?.state === 'pending';
+  }
+
+  #asked(session: LinearSessionRow): Place {
+    const { entropy } = this.#parts.context;
+    const again = entropy.monotonic() + ASK_AGAIN_MS;
+    // An answer may come in any thread of the issue.
+    const isOver = (): boolean => this.#known(session) !== null || entropy.monotonic() >= again;
+    return { kind: 'waits', isOver };
+  }
 
   /** `unknown` while Linear cannot be asked, and work could begin all the same. */
   async #issue(session: LinearSessionRow): Promise<IssueFacts | null | 'unknown'> {
@@ -92,11 +111,12 @@ export class Places {
   }
 
   /** The issue's place is decided: what Linear has to say of it can wait for the next turn. */
-  async #without(session: LinearSessionRow): Promise<Place> {
+  async #without(session: LinearSessionRow, turn: LinearTurnRow): Promise<Place> {
     const repository = this.#known(session);
     if (repository === null) return { kind: 'ready', cwd: this.#plainDirectory() };
     const { identifier } = session;
-    return this.#tree(session, { identifier, branchName: null }, repository);
+    const issue = { identifier, branchName: null };
+    return this.#tree(session, turn, { issue, repository });
   }
 
   #plainDirectory(): string {
@@ -140,7 +160,7 @@ export class Places {
 
   #routed(session: LinearSessionRow): Routed {
     const known = routedSchema.safeParse(this.#fact(routeOf(session)));
-    return known.success ? known.data : { path: null, askedBy: null, askedAt: null };
+    return known.success ? known.data : { path: null, askedBy: [], askedAt: null };
   }
 
   /** The repository the issue was given before; null when there was none, or it is gone. */
@@ -171,7 +191,9 @@ export class Places {
       return chosen;
     }
     // Once for each turn: whoever wrote something else is asked again, in their own thread.
-    if (before.askedBy !== turn.id && found.kind === 'ask') this.#ask(session, turn, found);
+    if (found.kind === 'ask' && !before.askedBy.includes(turn.id)) {
+      this.#ask(session, turn, { ...found, before });
+    }
     return 'asked';
   }
 
@@ -183,12 +205,15 @@ export class Places {
   ): LinearRepository | null {
     const { context, routing } = this.#parts;
     if (askedAt === null) return null;
-    const said = context.store.linear
-      .turnsOfSession(session.id)
-      .filter(({ id, kind, state, createdAt }) => {
-        const isPrompt = kind === 'prompted' && state !== 'stopped';
-        return isPrompt && id !== askedBy && createdAt >= askedAt;
-      });
+    const { linear } = context.store;
+    const turns = [
+      ...linear.turnsOfSession(session.id),
+      ...linear.openOfChannel(session.channelKey),
+    ];
+    const said = turns.filter(({ id, kind, state, createdAt }) => {
+      const isPrompt = kind === 'prompted' && state !== 'stopped';
+      return isPrompt && id !== askedBy[0] && createdAt >= askedAt;
+    });
     for (const { prompt } of said.toReversed()) {
       const answer = readAnswer(prompt, options, routing);
       if (answer) return answer;
@@ -199,7 +224,11 @@ export class Places {
   #ask(
     session: LinearSessionRow,
     turn: LinearTurnRow,
-    { question, options }: Extract<ReturnType<typeof route>, { kind: 'ask' }>,
+    {
+      question,
+      options,
+      before,
+    }: Extract<ReturnType<typeof route>, { kind: 'ask' }> & { readonly before: Routed },
   ): void {
     const { context, outbox, names } = this.#parts;
     const content = createSpeech(names).asking(question);
@@ -207,7 +236,8 @@ export class Places {
     const to = { sessionId: session.id, turnId: null };
     context.writer.commit(({ at }) => {
       say(context, at, to, said, true);
-      const value = { path: null, askedBy: turn.id, askedAt: at } satisfies Routed;
+      const askedBy = [...before.askedBy, turn.id].slice(-ASKED);
+      const value: Routed = { path: null, askedBy, askedAt: before.askedAt ?? at };
       context.store.linearFacts.put(routeOf(session), value, at);
     });
     outbox.wake();
@@ -215,15 +245,19 @@ export class Places {
 
   async #tree(
     session: LinearSessionRow,
-    issue: Omit<BranchedIssue, 'key'>,
-    repository: LinearRepository,
+    turn: LinearTurnRow,
+    {
+      issue,
+      repository,
+    }: { readonly issue: Omit<BranchedIssue, 'key'>; readonly repository: LinearRepository },
   ): Promise<Place> {
     const { worktrees, context } = this.#parts;
     const { identifier, branchName } = issue;
     const named = { key: session.channelKey, identifier, branchName };
     const tree = await worktrees.ensure(repository, named);
     if (session.workTree !== tree.path) context.store.linear.setWorkTree(session.id, tree.path);
-    return tree.setup === null
+    // Nothing is set up for a turn that nobody waits for any more.
+    return tree.setup === null || !this.#isWaiting(turn)
       ? { kind: 'ready', cwd: tree.path }
       : this.#setUp(session.channelKey, tree, tree.setup);
   }
@@ -244,11 +278,15 @@ export class Places {
     // Once for each time that somebody wrote after it had failed.
     const tries = `setup ${channelKey}`;
     const before = triesSchema.safeParse(this.#fact(tries)).data?.failed ?? 0;
-    const what = createHash('sha256').update(JSON.stringify([tree.path, tree.branch, argv]));
+    const what = createHash('sha256').update(JSON.stringify([tree.path, tree.made, argv]));
     const idempotencyKey = `linear-setup ${what.digest('hex').slice(0, 32)} ${before}`;
     const { workUnit } = supervisor.submit(input, { idempotencyKey, actor: 'system' });
     const now = context.store.workUnits.get(workUnit.id) ?? workUnit;
-    if (!TERMINAL_STATUSES.has(now.status)) return { kind: 'preparing', workUnitId: now.id };
+    const isOver = (id: string): boolean => {
+      const status = context.store.workUnits.statusOf(id);
+      return status === null || TERMINAL_STATUSES.has(status);
+    };
+    if (!isOver(workUnit.id)) return { kind: 'waits', isOver: () => isOver(workUnit.id) };
     if (now.status !== 'succeeded') {
       const why = now.errorMessage ?? now.status;
       this.#put(tries, { failed: before + 1 });

@@ -1,4 +1,6 @@
 /** The Linear agent as one thing: what came in is worked off, turns are driven, words are sent. */
+
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
 import { timestamp } from '../domain/ids.ts';
 import type { Context } from '../supervisor/context.ts';
@@ -142,6 +144,8 @@ class Service implements LinearService {
         orders = [];
         const was = workOffNext(work);
         for (const one of orders) this.#agent.obey(one);
+        // A backlog is not worked off in one breath: others have something to do too.
+        if (was) await nextTurn();
         if (!was) await this.#deliveries.wait(LOOK_MS);
       } catch (error) {
         log.error({ err: error }, 'webhooks cannot be worked off; trying again');

@@ -20,6 +20,8 @@ const recordSchema = z.object({
   common: z.string(),
   path: z.string(),
   branch: z.string(),
+  /** Another one each time that it is made. */
+  made: z.string().default(''),
   /** `making`: nobody has been told of it. `removing`: it may have been moved aside. */
   state: z.enum(['making', 'ready', 'removing']),
 });

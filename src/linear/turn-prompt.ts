@@ -6,7 +6,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { attemptPaths } from '../supervisor/attempt-directory.ts';
 import type { Context } from '../supervisor/context.ts';
 import { gatherLoss, noteOf } from '../supervisor/lost.ts';
-import { conversationOf, generationOf, wasTold } from './conversation.ts';
+import { generationOf, hasBegun, wasTold } from './conversation.ts';
 
 /** Sent where there is nothing to say but to go on. */
 const GO_ON = 'Go on.';
@@ -32,11 +32,13 @@ async function leftOpen(
  * What is still owed of an earlier turn: all of it where its conversation does not have it, a
  * note where it was cut off in the middle, nothing where somebody stopped it.
  */
-async function owed(context: Context, earlier: LinearTurnRow): Promise<readonly string[]> {
+async function owed(context: Context, earlier: LinearTurnRow, seen: Seen): Promise<string[]> {
   if (earlier.stopped || earlier.state === 'stopped') return [];
   const { store } = context;
-  const workUnit = earlier.workUnitId === null ? null : store.workUnits.get(earlier.workUnitId);
-  if (workUnit === null || !(await wasTold(context, workUnit))) return wordsOf(context, earlier);
+  const workUnit = workOf(context, earlier);
+  if (workUnit === null || !(await wasTold(context, workUnit))) {
+    return wordsOf(context, earlier, seen);
+  }
   const last = store.attempts
     .listByWorkUnit(workUnit.id)
     .filter(({ opened }) => opened !== null)
@@ -45,12 +47,17 @@ async function owed(context: Context, earlier: LinearTurnRow): Promise<readonly 
   return note?.conversation ? [continuationPrompt(note)] : [];
 }
 
-/** Prompts that met a conversation that was gone, and were answered by a question. */
-const unheard = (turns: readonly LinearTurnRow[]): string[] =>
-  turns
-    .slice(turns.findLastIndex(({ workUnitId }) => workUnitId !== null) + 1)
-    .filter(({ state, kind }) => state === 'failed' && kind === 'prompted')
-    .map(({ prompt }) => prompt);
+/** Turns whose words are in already: nothing is said twice. */
+type Seen = Set<string>;
+
+function workOf({ store }: Context, { workUnitId }: LinearTurnRow): WorkUnitRow | null {
+  return workUnitId === null ? null : store.workUnits.get(workUnitId);
+}
+
+async function wasTurnTold(context: Context, turn: LinearTurnRow): Promise<boolean> {
+  const workUnit = workOf(context, turn);
+  return workUnit !== null && (await wasTold(context, workUnit));
+}
 
 /** The turn that a continuation goes on with. */
 function origin({ linear }: Context['store'], turn: LinearTurnRow): LinearTurnRow | null {
@@ -58,47 +65,85 @@ function origin({ linear }: Context['store'], turn: LinearTurnRow): LinearTurnRo
   return id === '' ? null : linear.turn(id);
 }
 
+/** Turns of the session that came before this one and after the newest that was told. */
+async function sinceTold(context: Context, turn: LinearTurnRow): Promise<LinearTurnRow[]> {
+  const all = context.store.linear.turnsOfSession(turn.sessionId);
+  const before = all.slice(
+    0,
+    Math.max(
+      0,
+      all.findIndex(({ id }) => id === turn.id),
+    ),
+  );
+  for (let index = before.length - 1; index >= 0; index--) {
+    const one = before[index];
+    if (one && (await wasTurnTold(context, one))) return before.slice(index + 1);
+  }
+  return before;
+}
+
 /**
  * The whole prompt, in the order in which things were said. Turns of the same session that
- * this one interrupted come first: nothing that a person wrote is lost, nothing said twice.
+ * this one interrupted come first, and those that failed before the model had their words:
+ * nothing that a person wrote is lost, nothing said twice.
  */
 export async function promptOf(
   context: Context,
   turn: LinearTurnRow,
-  session: Pick<LinearSessionRow, 'id'>,
+  session: LinearSessionRow,
 ): Promise<string> {
-  const { store } = context;
-  const words = (await wordsOf(context, turn)).filter((part) => part.trim() !== '');
-  const said = words.join('\n\n') || GO_ON;
-  const conversation = conversationOf(store, session);
-  // In another conversation than the first nobody knows what this is about.
-  if (generationOf(store, session) === 1 || store.workUnits.hasSpoken(conversation)) return said;
-  const all = store.linear.turnsOfSession(turn.sessionId);
-  const first = all.find(({ kind }) => kind === 'created');
-  if (first === undefined || first.id === turn.id) return said;
-  return [BEGUN_ANEW, first.prompt, SAID_NOW, ...unheard(all), said].join('\n\n');
+  const words = await wordsOf(context, turn, new Set());
+  const said = words.filter((part) => part.trim() !== '').join('\n\n') || GO_ON;
+  const opening = await openingOf(context, turn, session);
+  return asText([...opening, said].join('\n\n'));
 }
+
+/** What the conversation has to be told before anything, where it knows nothing. */
+async function openingOf(
+  context: Context,
+  turn: LinearTurnRow,
+  session: LinearSessionRow,
+): Promise<string[]> {
+  const all = context.store.linear.turnsOfSession(turn.sessionId);
+  const first = all.find(({ kind }) => kind === 'created');
+  if (first === undefined || first.id === turn.id || hasBegun(context, session)) return [];
+  // In another conversation than the first nobody knows what this is about.
+  if (generationOf(context.store, session) > 1) return [BEGUN_ANEW, first.prompt, SAID_NOW];
+  const isUnknown = first.state === 'stopped' || first.stopped;
+  return isUnknown ? [STOPPED_ABOUT(session)] : [];
+}
+
+/** What was asked first was stopped: it is not to be done, and what it was about is still so. */
+const STOPPED_ABOUT = ({ identifier, title, url }: LinearSessionRow): string => {
+  const named = [identifier, title].filter((part) => part !== null).join(' ');
+  const about = named === '' ? 'a thread in Linear' : `the Linear issue ${named}`;
+  return `This is about ${about}.${url === null ? '' : ` ${url}`} What was asked there first was stopped before anything was done.`;
+};
+
+/** Pi takes what begins with a slash for a command of its own. */
+const asText = (prompt: string): string => (prompt.startsWith('/') ? `Message: ${prompt}` : prompt);
 
 /**
- * What a turn says, with all that is owed of turns whose place it took. Each turn took the place
- * of older ones only, so this ends.
+ * What a turn says, with all that is owed of turns whose place it took, or that failed before
+ * anybody heard them. Each of those is older, so this ends.
  */
-async function wordsOf(context: Context, turn: LinearTurnRow): Promise<readonly string[]> {
+async function wordsOf(context: Context, turn: LinearTurnRow, seen: Seen): Promise<string[]> {
+  seen.add(turn.id);
   const { linear } = context.store;
-  const taken = linear
+  const since = await sinceTold(context, turn);
+  const failed = new Set(since.filter(({ state }) => state === 'failed').map(({ id }) => id));
+  const earlier = linear
     .turnsOfSession(turn.sessionId)
-    .filter(({ interruptedBy }) => interruptedBy === turn.id);
+    .filter(({ id, interruptedBy }) => interruptedBy === turn.id || failed.has(id));
   const words: string[] = [];
-  for (const earlier of taken) words.push(...(await owed(context, earlier)));
+  for (const one of earlier) {
+    if (!seen.has(one.id)) words.push(...(await owed(context, one, seen)));
+  }
   const from = origin(context.store, turn);
   if (from === null) return [...words, turn.prompt];
-  const begun = from.stopped ? [] : await owed(context, from);
+  if (seen.has(from.id)) return words;
+  const begun = await owed(context, from, seen);
   // Where nothing of it was ever told it is not gone on with but begun.
-  const isBegun = begun.length > 0 && !(await wasBegun(context, from));
+  const isBegun = begun.length > 0 && !(await wasTurnTold(context, from));
   return isBegun ? [...begun, ...words] : [...begun, turn.prompt, ...words];
-}
-
-async function wasBegun(context: Context, { workUnitId }: LinearTurnRow): Promise<boolean> {
-  const workUnit = workUnitId === null ? null : context.store.workUnits.get(workUnitId);
-  return workUnit !== null && (await wasTold(context, workUnit));
 }

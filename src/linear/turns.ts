@@ -265,12 +265,19 @@ export function stopAll({ store }: Pick<Context, 'store'>, at: string): string[]
   });
 }
 
-/** The turn that may begin for an issue, if nothing of it is under way. */
-export function nextTurn(rows: Rows, channelKey: string): LinearTurnRow | null {
+/**
+ * The turn that may begin for an issue, if nothing of it is under way. One that waits for a person
+ * or for other work (`mayBegin` is false) holds no other up.
+ */
+export function nextTurn(
+  rows: Rows,
+  channelKey: string,
+  mayBegin: (turn: LinearTurnRow) => boolean,
+): LinearTurnRow | null {
   const open = rows.openOfChannel(channelKey);
   if (open.some(({ state }) => state === 'running' || state === 'awaiting_activity')) return null;
-  const [next] = open.filter(({ state }) => state === 'pending').toSorted(byUrgency);
-  return next ?? null;
+  const waiting = open.filter(({ state }) => state === 'pending').toSorted(byUrgency);
+  return waiting.find(mayBegin) ?? null;
 }
 
 /** A person's words before what only goes on with something; then by age. */

@@ -60,16 +60,15 @@ export function createVoice({ context, narrator, outbox, names }: VoiceParts): V
       if (what !== null) narrator.narrate(what);
       narrator.forget(turn.id);
     },
-    fail: ({ id, sessionId }, message) => {
-      const content = speech.error(message);
-      writer.commit(({ at }) => sayLast(context, at, { sessionId, turnId: id }, content));
+    fail: ({ at }, { id, sessionId }, message) => {
+      sayLast(context, at, { sessionId, turnId: id }, speech.error(message));
       outbox.wake();
     },
-    askForHelp: ({ id, sessionId }, message) => {
-      const content = speech.asking(message);
-      writer.commit(({ at }) => sayLast(context, at, { sessionId, turnId: id }, content));
+    askForHelp: ({ at }, { id, sessionId }, message) => {
+      sayLast(context, at, { sessionId, turnId: id }, speech.asking(message));
       outbox.wake();
     },
+    forget: ({ id }) => narrator.forget(id),
     isSettled: ({ id }) => {
       const terminal = store.linearOutbox.terminalOf(id);
       return terminal === null || terminal.state !== 'pending';

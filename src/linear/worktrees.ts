@@ -2,6 +2,7 @@
  * One git work tree for each issue, made from the repository it was routed to. What is asked
  * for again is there already; what a crash left half-made is made anew.
  */
+import { randomUUID } from 'node:crypto';
 import { lstatSync, mkdirSync, realpathSync } from 'node:fs';
 import path from 'node:path';
 import type { LinearRepository } from '../domain/linear-repositories.ts';
@@ -36,6 +37,8 @@ export type TreeFault = 'tree_recorded' | 'tree_added' | 'tree_aside' | 'tree_un
 export interface Tree {
   readonly path: string;
   readonly branch: string;
+  /** Another one each time that it is made. */
+  readonly made: string;
   /** False: it was there. */
   readonly isNew: boolean;
   /** To be run in it once, before anything else; null when there is none or it was. */
@@ -171,7 +174,7 @@ class GitWorktrees implements Worktrees {
   #told(record: TreeRecord, repository: LinearRepository, isNew: boolean, notes: string[]): Tree {
     const { path: place, branch, key } = record;
     const setup = this.#records.isSetUp(key) ? null : (repository.setup ?? null);
-    return { path: place, branch, isNew, setup, notes };
+    return { path: place, branch, made: record.made, isNew, setup, notes };
   }
 
   /** True when it can be used as it is; what a crash left is cleared away. */
@@ -204,6 +207,7 @@ class GitWorktrees implements Worktrees {
     const place = before?.path ?? (await this.#placeOf(issue));
     const record: TreeRecord = {
       ...{ key, repository: repository.path, common, path: place, branch },
+      made: randomUUID(),
       state: 'making',
     };
     await this.#records.write(record);

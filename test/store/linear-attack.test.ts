@@ -188,7 +188,70 @@ describe('a stop', () => {
     bench.prompt('s1', 'hello');
     bench.endCancelled(work);
     await bench.settle();
-    expect(bench.promptOfWork()).toBe('hello');
+    expect(bench.promptOfWork()).toMatch(/^This is about .*\n\nhello$/);
+  });
+});
+
+describe('what could not begin', () => {
+  it('is said with the words that come after it', async () => {
+    const bench = new Bench();
+    const ready = bench.place;
+    bench.place = () => Promise.resolve({ kind: 'failed', message: 'the set-up failed' });
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    expect(bench.states('s1')).toEqual(['failed']);
+    bench.prompt('s1', 'once more');
+    await bench.settle();
+    bench.place = ready;
+    bench.prompt('s1', 'try again');
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('fix it\n\nonce more\n\ntry again');
+  });
+
+  it('holds no other thread of the issue up while a person is asked', async () => {
+    const bench = new Bench();
+    let isAnswered = false;
+    bench.place = ({ id }) =>
+      Promise.resolve(
+        id === 's1' && !isAnswered
+          ? { kind: 'waits', isOver: () => isAnswered }
+          : { kind: 'ready', cwd: '/' },
+      );
+    bench.created('s1', 'fix it');
+    await bench.settle();
+    bench.created('s2', 'look');
+    await bench.settle();
+    expect([bench.states('s1'), bench.states('s2')]).toEqual([['pending'], ['running']]);
+    bench.run();
+    bench.rig.end(bench.work);
+    isAnswered = true;
+    await bench.settle();
+    expect(bench.states('s1')).toEqual(['running']);
+  });
+
+  it('says nothing after a stop that came while its place was made', async () => {
+    const bench = new Bench();
+    let finish = (): void => undefined;
+    bench.place = () =>
+      new Promise((resolve) => {
+        finish = () => resolve({ kind: 'failed', message: 'the set-up failed' });
+      });
+    bench.created('s1', 'fix it');
+    const looking = bench.agent.look();
+    await Promise.resolve();
+    await Promise.resolve();
+    bench.stop('s1');
+    finish();
+    await looking;
+    await bench.settle();
+    expect(bench.lastWords('s1')).toEqual(['Stopped']);
+  });
+
+  it('a prompt that Pi would take for a command is a prompt', async () => {
+    const bench = new Bench();
+    bench.created('s1', '/compact everything');
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('Message: /compact everything');
   });
 });
 
@@ -218,7 +281,7 @@ describe('what comes late, by the time at which it was said', () => {
     expect(bench.liveWork()).toEqual([]);
     bench.prompt('s1', 'after it', 'a2', { saidAt: at(12) });
     await bench.settle();
-    expect(bench.promptOfWork()).toBe('after it');
+    expect(bench.promptOfWork()).toMatch(/^This is about .*\n\nafter it$/);
   });
 });
 

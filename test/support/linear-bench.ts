@@ -54,8 +54,9 @@ export class Bench {
       const status = this.rig.store.workUnits.get(workUnitId ?? '')?.status ?? 'gone';
       if (interruptedBy === null) this.#say(id, status);
     },
-    fail: ({ id }, message) => this.#say(id, message),
-    askForHelp: ({ id }, message) => this.#say(id, message),
+    fail: (_transaction, { id }, message) => this.#say(id, message),
+    askForHelp: (_transaction, { id }, message) => this.#say(id, message),
+    forget: () => undefined,
     isSettled: ({ id }) => !this.unsent.has(id),
   };
 
