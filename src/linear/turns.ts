@@ -186,12 +186,23 @@ export function prompted(
     at,
   );
   if (isStopped) return NOTHING;
-  // It carries the older words as well, in order, and takes that one's place.
-  if (waiting) rows.moveTurn(waiting, { state: 'interrupted', interruptedBy: id, endedAt: at });
+  // One of the two carries the words of both, in the order in which they were said.
+  if (waiting && isEarlier(prompt.saidAt, waiting.saidAt)) {
+    joinInto(rows, { id, state: 'pending' }, waiting.id, at);
+    return NOTHING;
+  }
+  if (waiting) joinInto(rows, waiting, id, at);
   if (!session.known) return NOTHING;
   ear.acknowledge(transaction, session.id);
   return { ...NOTHING, interrupt: interruptRunning(context, session, id, at) };
 }
+
+const joinInto = (
+  rows: Rows,
+  turn: Pick<LinearTurnRow, 'id' | 'state'>,
+  interruptedBy: string,
+  endedAt: string,
+): boolean => rows.moveTurn(turn, { state: 'interrupted', interruptedBy, endedAt });
 
 /**
  * From now on nothing is done for the session: what waits is over, what runs is cancelled,
@@ -233,18 +244,19 @@ function stopSession(
   }
   const running = open.filter(isActive);
   for (const turn of running) rows.moveTurn(turn, { stopped: 1 });
-  // Whoever has a last word to come says it there.
+  // Whoever has a last word to come says it there, unless other words were heard since.
+  const hadWaiting = open.some(({ state }) => state === 'pending');
   const willSpeak = open.some(
     ({ state, interruptedBy }) =>
-      state === 'awaiting_activity' || (state === 'running' && interruptedBy === null),
+      (state === 'awaiting_activity' && !hadWaiting) ||
+      (state === 'running' && interruptedBy === null),
   );
   if (!willSpeak) ear.confirmStop(transaction, session.id, sourceKey);
   return { ...NOTHING, cancel: running.flatMap(({ workUnitId }) => workUnitId ?? []) };
 }
 
-/** Said before the session was stopped, and come late: a stop is for it too. */
+/** Said before a stop, and come late, whoever has spoken since: the stop is for it too. */
 function wasStopped(rows: Rows, session: LinearSessionRow, saidAt: string | null): boolean {
-  if (session.stoppedAt === null) return false;
   return rows
     .turnsOfSession(session.id)
     .some((turn) => isStop(turn) && isEarlier(saidAt, turn.saidAt));

@@ -34,6 +34,8 @@ export function createVoice({ context, narrator, outbox, names }: VoiceParts): V
     },
     confirmStop: ({ at }, sessionId) => {
       const content = speech.response(STOPPED);
+      // That somebody was heard, or is asked something, is of no use after this.
+      store.linearOutbox.dropProgress(sessionId);
       say(context, at, { sessionId, turnId: null }, { content }, true);
       outbox.wake();
     },

@@ -158,6 +158,21 @@ describe('a stop', () => {
     expect(bench.lastWords('s1')).toHaveLength(1);
   });
 
+  it('while an answer is on its way is confirmed where somebody had spoken since', async () => {
+    const bench = new Bench();
+    bench.holdsBack = true;
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    bench.rig.end(bench.work);
+    await bench.settle();
+    bench.stop('s1', 'first stop');
+    expect(bench.confirmed, 'the answer is the last word').toEqual([]);
+    bench.prompt('s1', 'more');
+    bench.stop('s1', 'second stop');
+    expect(bench.confirmed).toHaveLength(1);
+  });
+
   it('is not undone by a prompt in another session while it is carried out', async () => {
     const bench = new Bench();
     bench.created('s1');
@@ -270,6 +285,33 @@ describe('what comes late, by the time at which it was said', () => {
     expect(bench.lastWords('s1')).toEqual([]);
     bench.stop('s1', 'real stop', at(15));
     expect(bench.rig.store.workUnits.statusOf(bench.work)).toBe('cancelling');
+  });
+
+  it('a prompt that is older than one that waits is said before it', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const { work } = bench;
+    bench.prompt('s1', 'second', 'a2', { saidAt: at(12) });
+    bench.prompt('s1', 'first', 'a1', { saidAt: at(11) });
+    bench.endCancelled(work);
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('first\n\nsecond');
+  });
+
+  it('a prompt that is older than a stop starts nothing, also when somebody has spoken since', async () => {
+    const bench = new Bench();
+    bench.created('s1');
+    await bench.settle();
+    bench.run();
+    const { work } = bench;
+    bench.stop('s1', 'stop', at(10));
+    bench.endCancelled(work);
+    bench.prompt('s1', 'after it', 'a2', { saidAt: at(12) });
+    bench.prompt('s1', 'before it', 'a1', { saidAt: at(5) });
+    await bench.settle();
+    expect(bench.promptOfWork()).toBe('after it');
   });
 
   it('a prompt that is older than the stop starts nothing; a newer one does', async () => {
