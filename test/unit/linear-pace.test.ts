@@ -49,20 +49,20 @@ describe('an issue', () => {
 
   it('that is asked for right as a look ends is looked at again', async () => {
     const one = pace();
-    let again: Promise<void> | null = null;
+    const again = Promise.withResolvers<void>();
     look = async () => {
       // What follows in the microtasks after the look's own end.
       if (looks.length === 1) {
         void Promise.resolve()
           .then(() => undefined)
           .then(() => {
-            again = one.lookAt(['a']);
+            again.resolve(one.lookAt(['a']));
           });
       }
     };
     await one.lookAt(['a']);
     await pass(0);
-    await again;
+    await again.promise;
     expect(looks).toEqual(['a', 'a']);
   });
 

@@ -98,8 +98,12 @@ function answered(story: Story): string[] {
   const wrong = [...before, ...open].flatMap((one) =>
     times(one) > 1 ? [`${one.deed.word} was answered ${times(one)} times`] : [],
   );
+  // What comes late joins newer words that wait, before them, and follows those that do not.
+  const newest = open.toSorted((one, other) => one.at - other.at).at(-1);
   const last = open.at(-1);
-  if (last && times(last) === 0) wrong.push(`${last.deed.word} was not answered`);
+  if (last && newest && times(last) + times(newest) === 0) {
+    wrong.push(`neither ${last.deed.word} nor ${newest.deed.word} was answered`);
+  }
   const words = [...before, ...open].map(({ deed }) => `response: ${deed.word}`);
   for (const one of told) {
     if (!words.includes(one) && !(hasStop && STOPPED.test(one))) wrong.push(`said "${one}"`);
