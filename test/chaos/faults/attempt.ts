@@ -5,7 +5,7 @@ import { systemctl } from '../../support/rig.ts';
 import type { JournalLine } from '../journal.ts';
 import type { Manner } from '../plan.ts';
 import { isPi, type Round, target } from '../round.ts';
-import { type Fault, miss, strike } from './fault.ts';
+import { ANY, type Fault, miss, strike } from './fault.ts';
 
 async function mainPid(unit: string): Promise<number | null> {
   const asked = systemctl('show', '--property=MainPID', '--value', unit);
@@ -13,17 +13,34 @@ async function mainPid(unit: string): Promise<number | null> {
   return pid > 0 ? pid : null;
 }
 
-/** The runner's program: the wrapper's own child. */
-async function childPid(unit: string): Promise<number | null> {
-  const wrapper = await mainPid(unit);
-  if (wrapper === null) return null;
+/** What keeps the attempt's nest open is a child of the wrapper too, and always of this name. */
+const KEEPER = 'unshare';
+
+function nameOf(pid: number): string {
   try {
-    const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, 'utf8');
-    return Number(children.trim().split(' ')[0]) || null;
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
   } catch {
-    return null; // It has ended.
+    return ''; // It has ended.
   }
 }
+
+const childThat =
+  (suits: (name: string) => boolean) =>
+  async (unit: string): Promise<number | null> => {
+    const wrapper = await mainPid(unit);
+    if (wrapper === null) return null;
+    try {
+      const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, 'utf8');
+      const pids = children.trim().split(' ').filter(Boolean).map(Number);
+      return pids.find((pid) => suits(nameOf(pid))) ?? null;
+    } catch {
+      return null; // It has ended.
+    }
+  };
+
+/** The runner's program. */
+const childPid = childThat((name) => name !== KEEPER && name !== '');
+const keeperPid = childThat((name) => name === KEEPER);
 
 function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
@@ -85,6 +102,8 @@ export const ATTEMPT_FAULTS: readonly Fault[] = [
   blow({ name: 'wrapper-kill', allows: ['failed/killed'], act: killOf(mainPid) }),
   blow({ name: 'wrapper-stop', act: stopOf(mainPid) }),
   blow({ name: 'pi-kill', needs: 'pi', suits: isPi, allows: CHILD_KILLED, act: killOf(childPid) }),
+  // Its call ends with the nest, and what the model makes of that is its own.
+  blow({ name: 'nest-kill', needs: 'pi', suits: isPi, allows: [ANY], act: killOf(keeperPid) }),
   blow({ name: 'pi-stop', needs: 'pi', suits: isPi, act: stopOf(childPid) }),
   blow({
     name: 'command-kill',

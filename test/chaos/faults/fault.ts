@@ -11,6 +11,9 @@ export const LOST = 'failed/runtime_interrupted_no_checkpoint';
 /** How lost work of Pi rests, for a person, when a clock says that it was lost long ago. */
 export const TOO_OLD = 'stale/resume_too_old';
 
+/** After this nothing can be said about outcomes. */
+export const ANY = '*';
+
 /** Says what is about to be struck, and as what it may then end. */
 export function strike(
   { ledger }: Round,

@@ -3,10 +3,9 @@ import { copyFileSync, existsSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { copyStore, storeFile } from '../store-file.ts';
-import { type Fault, miss, strike } from './fault.ts';
+import { ANY, type Fault, miss, strike } from './fault.ts';
 
 /** Everything that happened since may be done again, by a daemon that cannot know better. */
-const ANY = ['*'];
 
 export const STORE_FAULTS: readonly Fault[] = [
   {
@@ -23,7 +22,7 @@ export const STORE_FAULTS: readonly Fault[] = [
       await copyStore(file, copy);
       await pause(random.whole(200, 1_500));
       await keeper.down(async () => {
-        strike(round, 'store-restored', 'all', ANY);
+        strike(round, 'store-restored', 'all', [ANY]);
         ledger.write({ what: 'damaged', file: 'store' });
         // The log of the newer store must not be played onto the older one.
         for (const suffix of ['-wal', '-shm']) rmSync(`${file}${suffix}`, { force: true });

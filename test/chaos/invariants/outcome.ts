@@ -1,5 +1,5 @@
 /** Each piece of work ended as something that what was done to it implies. */
-import { LOST, TOO_OLD } from '../faults/fault.ts';
+import { ANY, LOST, TOO_OLD } from '../faults/fault.ts';
 import type { AttemptRow, History, WorkUnitRow } from '../history.ts';
 import type { Work } from '../plan.ts';
 import {
@@ -13,8 +13,6 @@ import {
 } from './expected.ts';
 
 const CANCELLED = 'cancelled/cancelled_by_request';
-/** A fault after which nothing can be said about outcomes. */
-const ANY = '*';
 
 const asked = ({ ledger }: History, { key }: Work): boolean =>
   ledger.some((entry) => entry.what === 'asked' && entry.act === 'cancel' && entry.key === key);
