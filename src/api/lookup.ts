@@ -30,5 +30,6 @@ export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitR
 export function showWorkUnit(context: ApiContext, row: ListedWorkUnit | WorkUnitRow): WorkUnitView {
   const live = row.activeAttemptId ? context.supervisor.live(row.activeAttemptId) : null;
   const spend = context.supervisor.spend.unit(row);
-  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend);
+  const after = context.store.dependencies.of(row.id);
+  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend, after);
 }

@@ -5,6 +5,7 @@
  * Absent values are null, never missing, so that a reader sees what there could be.
  */
 import { z } from 'zod';
+import { DEPENDENCY_STATES } from '../domain/dependencies.ts';
 import { eventTypeSchema } from '../domain/events.ts';
 import { exitRecordSchema } from '../domain/evidence.ts';
 import { handleSchema } from '../domain/names.ts';
@@ -79,6 +80,14 @@ export const liveSchema = z.object({
   totalTokens: z.number().nullable(),
 });
 
+/** What a work unit waits for, or waited for. */
+export const dependencyViewSchema = z.object({
+  workUnitId: z.string(),
+  handle: z.string(),
+  /** `failed` is as it stands: another attempt of it may still satisfy. */
+  state: z.enum(DEPENDENCY_STATES),
+});
+
 export const workUnitViewSchema = z.object({
   id: z.string(),
   workspaceId: z.string(),
@@ -113,6 +122,9 @@ export const workUnitViewSchema = z.object({
   errorMessage: z.string().nullable(),
   cwd: z.string(),
   model: z.string().nullable(),
+  after: z.array(dependencyViewSchema).default([]),
+  /** How many of them have to be satisfied before it starts; null when it waits for none. */
+  afterNeeded: z.int().nullable().default(null),
   /** Of all attempts together, as far as their messages were stored. */
   spend: spendViewSchema,
   /** Live figures from the wrapper, null when nothing runs or nothing was heard. */

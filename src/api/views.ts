@@ -1,6 +1,7 @@
 /** Rows of the store as the API shows them. */
 import type { LiveState } from '../domain/attempt-files.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import type { DependencyRows } from '../store/dependencies.ts';
 import type { StoredEvent } from '../store/event-slices.ts';
 import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
@@ -39,11 +40,20 @@ export function attemptView(row: AttemptRow): AttemptView {
   };
 }
 
+/** The part of a work unit's view that tells what it waits for. */
+export const afterView = (
+  rows: DependencyRows | null,
+): Pick<WorkUnitView, 'after' | 'afterNeeded'> => ({
+  after: rows?.on.map(({ id, handle, state }) => ({ workUnitId: id, handle, state })) ?? [],
+  afterNeeded: rows?.needed ?? null,
+});
+
 export function workUnitView(
   row: ListedWorkUnit | WorkUnitRow,
   attempts: readonly AttemptRow[],
   live: LiveState | null,
   spend: SpendState,
+  after: DependencyRows | null,
 ): WorkUnitView {
   const {
     request: _request,
@@ -63,6 +73,7 @@ export function workUnitView(
     ...shown,
     idleTimeoutMs,
     hardTimeoutMs,
+    ...afterView(after),
     spend: spendView(spend),
     live,
     attempts: attempts.map(attemptView),

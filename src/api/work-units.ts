@@ -22,14 +22,14 @@ import {
   startQuerySchema,
 } from './schemas-explain.ts';
 import { nothingSchema, reconcileReportSchema } from './schemas-runtime.ts';
-import { explanationView } from './views.ts';
+import { afterView, explanationView } from './views.ts';
 
 /** What a submit would do, as the API shows it. */
 function dryRun(context: ApiContext, preview: Preview): DryRun {
-  const { workUnit, created, waiting, supersedes, unit } = preview;
+  const { workUnit, created, waiting, after, supersedes, unit } = preview;
   return {
     dryRun: true,
-    workUnit: showWorkUnit(context, workUnit),
+    workUnit: { ...showWorkUnit(context, workUnit), ...afterView(after) },
     created,
     waiting,
     supersedes: [...supersedes],

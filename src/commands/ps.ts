@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import type { WorkUnitPage, WorkUnitView } from '../api/schemas.ts';
 import type { Client } from '../client/client.ts';
+import { dependencyGate } from '../domain/dependencies.ts';
 import { EXIT } from '../domain/errors.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
@@ -67,10 +68,22 @@ export function psTable(items: readonly WorkUnitView[], now: number): string[] {
   return table([header, ...items.map((item) => row(item, now))]);
 }
 
+/** Which other work a queued one waits for, `after a, b`, or which failed it. */
+function awaited({ status, after, afterNeeded }: WorkUnitView): string {
+  if (status !== 'queued' || afterNeeded === null) return '';
+  const gate = dependencyGate(after, afterNeeded);
+  if (gate.kind === 'open') return '';
+  const names = (list: Readonly<WorkUnitView['after']>): string =>
+    list.map(({ handle }) => handle).join(', ');
+  return gate.kind === 'waits'
+    ? `after ${names(gate.pending)}`
+    : `stuck: failed ${names(gate.failed)}`;
+}
+
 function row(item: WorkUnitView, now: number): string[] {
   const since = (time: string, end: string | null): string =>
     formatDuration((end === null ? now : Date.parse(end)) - Date.parse(time));
-  const doing = item.errorCode ?? item.live?.currentTool ?? '';
+  const doing = item.errorCode ?? item.live?.currentTool ?? awaited(item);
   return [
     item.handle,
     item.status,

@@ -33,6 +33,8 @@ export interface RunOptions {
   readonly toolPolicy?: string;
   readonly sandbox?: SandboxMode;
   readonly lease?: readonly string[];
+  readonly after?: readonly string[];
+  readonly afterNeeded?: string;
   readonly dryRun?: boolean;
   readonly detach?: boolean;
   readonly cancelOnInterrupt?: boolean;
@@ -93,6 +95,7 @@ function commonFields(options: RunOptions, caller: Caller) {
       : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),
     ...providerFields(options),
     ...resourceFields(options, caller),
+    ...afterFields(options),
   };
 }
 
@@ -165,6 +168,26 @@ function resourceFields(options: RunOptions, caller: Caller) {
   };
 }
 
+/** Which work it waits for, and for how much of it. */
+function afterFields({ after = [], afterNeeded }: RunOptions) {
+  if (after.length === 0) {
+    if (afterNeeded === undefined) return {};
+    throw usage('--after-needed is for --after: it says how many of those are enough.');
+  }
+  return {
+    after: {
+      workUnits: [...after],
+      ...(afterNeeded === undefined ? {} : { needed: parseNeeded(afterNeeded) }),
+    },
+  };
+}
+
+function parseNeeded(text: string): 'all' | 'any' | number {
+  if (text === 'all' || text === 'any') return text;
+  if (/^[1-9]\d?$/.test(text)) return Number(text);
+  throw usage(`--after-needed "${text}" is neither "any" nor a number.`);
+}
+
 /** `TYPE:KEY`; a relative path is meant from here, as in every other command. */
 function parseLease(text: string, caller: Caller): LeaseRequest {
   const colon = text.indexOf(':');
@@ -219,6 +242,7 @@ const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
   channelId: '--channel',
   externalSubject: '--subject',
   leases: '--lease',
+  after: '--after or --after-needed',
   argv: 'the command',
   prompt: 'the prompt',
   toolPolicy: '--tool-policy',

@@ -96,6 +96,8 @@ export function registerRun(program: Command, frame: Frame): void {
         SUBJECT_POLICIES,
       ),
     )
+    .option('--after <handle>', 'wait for this to have its outcome; may be repeated', collect)
+    .option('--after-needed <any|number>', 'how many of those have to have it (default: all)')
     .option('--no-queue', 'refuse at once (exit 5) instead of waiting for its turn')
     .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
     .option('--no-exclusive', 'others may (default of command)')

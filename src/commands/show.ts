@@ -58,6 +58,7 @@ function progress(workUnit: WorkUnitView): Field[] {
   return [
     ['created', workUnit.createdAt],
     ...optional('started', startedAt),
+    ...afterField(workUnit),
     ...optional('last event', workUnit.lastEventAt),
     ...optional('ended', endedAt),
     [
@@ -67,6 +68,13 @@ function progress(workUnit: WorkUnitView): Field[] {
     ...optional('now', live?.currentTool ?? null),
     ['spent', spendText(workUnit.spend)],
   ];
+}
+
+function afterField({ after, afterNeeded }: WorkUnitView): Field[] {
+  if (afterNeeded === null) return [];
+  const some = afterNeeded < after.length ? `${afterNeeded} of ` : '';
+  const list = after.map(({ handle, state }) => `${handle} (${state})`);
+  return [['after', `${some}${list.join(', ')}`]];
 }
 
 function outcome({ errorCode, errorMessage }: WorkUnitView): Field[] {

@@ -46,6 +46,8 @@ export const DAEMON_EVENT_TYPES = [
   'diagnostic.provider_paused',
   /** What was to be told to Linear was refused for good, or waited too long. */
   'diagnostic.undelivered',
+  /** Of what it waits for so much failed that it cannot start unless something is retried. */
+  'diagnostic.dependency_failed',
 ] as const;
 
 /** What the wrapper writes into the spool, in the order things happened. */

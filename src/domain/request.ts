@@ -1,5 +1,6 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
+import { afterSchema } from './dependencies.ts';
 import { handleSchema } from './names.ts';
 import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
@@ -54,6 +55,8 @@ const startFields = {
   spendCeiling: spendCeilingSchema.optional(),
   /** How far what it runs is kept from everything else; OUTLIVE_SANDBOX when absent. */
   sandbox: z.enum(SANDBOX_MODES).optional(),
+  /** Work that must have had its outcome before this begins; it is queued meanwhile. */
+  after: afterSchema.optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -11,12 +11,15 @@ export interface Waiting {
   readonly wokenBy: string | null;
 }
 
+/** How the names of work that other work waits for begin in what that waits for. */
+export const AFTER = 'after ';
+
 /**
  * How the names of what opens by policy or with time begin. Work that waits for its own
- * lane, its provider or money does not starve, however long: nothing is kept free for a
+ * lane, its provider, money or other work does not starve, however long: nothing is kept free for a
  * channel or a provider that is paused.
  */
-const GATES = ['slot channel_parallel ', 'provider ', 'spend '] as const;
+const GATES = ['slot channel_parallel ', 'provider ', 'spend ', AFTER] as const;
 
 /** True for what nothing else may be kept free for meanwhile. */
 export const isGate = (resource: string): boolean =>
@@ -105,6 +108,10 @@ export function queueStatements(db: Database, workspace: string) {
     WHERE blocked_on = @resource AND status = 'queued' AND workspace_id = @workspace`);
   const wakeAll = db.prepare<[string]>(`UPDATE work_units SET blocked_on = NULL, woken_by = NULL
     WHERE workspace_id = ? AND status = 'queued' AND blocked_on IS NOT NULL`);
+  // It waited for nothing that somebody else could have had before it.
+  const openAfter = db.prepare<[string]>(`UPDATE work_units
+    SET blocked_on = NULL, blocked_since = NULL, woken_by = NULL
+    WHERE id = ? AND status = 'queued' AND blocked_on LIKE '${AFTER}%'`);
   const clear = db.prepare<[string]>(`UPDATE work_units
     SET blocked_on = NULL, blocked_since = NULL, woken_by = NULL, not_before = NULL WHERE id = ?`);
   const delay = db.prepare<[string, string]>('UPDATE work_units SET not_before = ? WHERE id = ?');
@@ -150,6 +157,10 @@ export function queueStatements(db: Database, workspace: string) {
     /** Lets all be looked at again: a limit or a policy has changed. */
     wakeAll: (): void => {
       wakeAll.run(workspace);
+    },
+    /** Lets it be looked at again: what it waits for is satisfied. From now on it may starve. */
+    openAfter: (id: string): void => {
+      openAfter.run(id);
     },
     /** It was claimed: nothing it waited for counts any more. */
     clear: (id: string): void => {

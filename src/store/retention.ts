@@ -28,6 +28,11 @@ export type Retention = ReturnType<typeof retentionStatements>;
 
 const TERMINAL = "status IN ('succeeded', 'failed', 'cancelled')";
 const ACTIVE_ATTEMPT = "status IN ('created', 'started', 'waiting_for_approval', 'cancelling')";
+/** Nothing that is to start still waits for it. */
+const NOT_AWAITED = (id: string): string => `NOT EXISTS (SELECT 1
+  FROM work_unit_dependencies AS dependency
+  JOIN work_units AS waiting ON waiting.id = dependency.work_unit_id
+  WHERE dependency.depends_on_id = ${id} AND waiting.status NOT IN ('succeeded', 'failed', 'cancelled'))`;
 /** The attempts a compaction means. */
 const MEANT = `SELECT id FROM work_unit_attempts
   WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`;
@@ -39,6 +44,7 @@ function compactions(db: Database, workspace: string) {
      WHERE workspace_id = @workspace AND ${TERMINAL} AND last_seq > floor_seq
        AND ended_at IS NOT NULL AND (ended_at, id) > (@endedAt, @id)
        AND id NOT IN (SELECT work_unit_id FROM compactions)
+       AND ${NOT_AWAITED('work_units.id')}
      ORDER BY ended_at, id LIMIT @limit`,
   );
   const begin = db.prepare<Record<string, string>>(
@@ -46,6 +52,7 @@ function compactions(db: Database, workspace: string) {
      SELECT id, coalesce((SELECT max(attempt_number) FROM work_unit_attempts
          WHERE work_unit_id = @id), 0), @reason, @at FROM work_units
      WHERE id = @id AND ${TERMINAL} AND ended_at = @endedAt AND active_attempt_id IS NULL
+       AND ${NOT_AWAITED('work_units.id')}
        AND NOT EXISTS (SELECT 1 FROM work_unit_attempts AS attempt
          WHERE attempt.work_unit_id = @id AND attempt.${ACTIVE_ATTEMPT})
      ON CONFLICT DO NOTHING`,

@@ -6,6 +6,7 @@ import type { Attempts } from './attempts.ts';
 import { attemptStatements } from './attempts.ts';
 import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
+import { type Dependencies, dependencyStatements } from './dependencies.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
 import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
@@ -39,6 +40,7 @@ export interface Store {
   readonly resources: Resources;
   readonly queue: Queue;
   readonly channels: Channels;
+  readonly dependencies: Dependencies;
   readonly diagnostics: Diagnostics;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -86,6 +88,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     resources: speaking(resourceStatements(db, workspace), file),
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
+    dependencies: speaking(dependencyStatements(db), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
     linear: speaking(linearTurnStatements(db, workspace), file),

@@ -9,6 +9,7 @@ import {
 } from '../domain/resources.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { Context } from './context.ts';
+import { awaitedBy } from './dependencies.ts';
 import { closedGateOf } from './gates.ts';
 import { releaseKeptSlots, slotKeptFor, slotLimit } from './kept-slots.ts';
 import { PROVIDER, providerBlocker } from './provider-gate.ts';
@@ -102,6 +103,8 @@ export function findBlocker(
   workUnitId: string,
   needs: readonly Need[],
 ): Blocker | null {
+  const awaited = awaitedBy(context.store, workUnitId);
+  if (awaited) return { ...awaited, expiredLease: null };
   for (const need of needs) {
     const blocker = channelBlocker(context, need);
     if (blocker) return blocker;

@@ -7,6 +7,7 @@ import { workUnitCell } from '../domain/states.ts';
 import { type Maker, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
+import type { DependencyRows } from '../store/dependencies.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
@@ -206,6 +207,8 @@ export interface Preview {
   readonly created: boolean;
   /** Null when it would start at once. */
   readonly waiting: Waiting | null;
+  /** What it would wait for of other work. */
+  readonly after: DependencyRows | null;
   /** Handles of live work that would be cancelled for it. */
   readonly supersedes: readonly string[];
   readonly unit: { readonly name: string; readonly properties: readonly NamedValue[] };
@@ -267,6 +270,7 @@ export function preview(
         workUnit,
         created,
         waiting: isNext(waiting) ? null : waiting,
+        after: store.dependencies.of(workUnit.id),
         supersedes: ended.map(({ handle }) => handle),
         unit: { name: request.unit, properties: executor.describeStart(request) },
       });

@@ -12,6 +12,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import { type Claim, makeAttempt } from './claim.ts';
 import type { Context } from './context.ts';
+import { resolveAfter } from './dependencies.ts';
 import { cancelWithin } from './end.ts';
 import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
@@ -234,7 +235,7 @@ export interface SubmitOptions {
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
  * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
- * `subject_busy`, `sandbox_unavailable`, `resource_busy` (only with queueOnConflict=false), or the store's.
+ * `subject_busy`, `sandbox_unavailable`, `not_found` and `invalid_request` (of `after`), `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(context: Context, input: StartWorkUnit, options: SubmitOptions): Submission {
   const { actor } = options;
@@ -262,7 +263,9 @@ export function submit(context: Context, input: StartWorkUnit, options: SubmitOp
         ? null
         : requireOpenChannel(context, transaction, input.channelId);
     const superseded = meetOlderSubject(context, transaction, input, channel);
+    const storeAfter = resolveAfter(context.store, input.after, input.handle);
     const workUnit = insert(context, transaction, input, { key, request, cwd, policy, actor });
+    storeAfter(workUnit.id);
     options.within?.(transaction, workUnit);
     const claim = input.queueOnConflict ? null : claimNow(context, transaction, workUnit);
     return { workUnit: claim?.workUnit ?? workUnit, created: true, claim, superseded };

@@ -4,6 +4,7 @@
  */
 import type { Readable } from 'node:stream';
 import type { LiveState } from '../domain/attempt-files.ts';
+import { movesDependents } from '../domain/dependencies.ts';
 import { OutliveError } from '../domain/errors.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 import type { Admission, SlotType } from '../domain/resources.ts';
@@ -246,6 +247,7 @@ export function createSupervisor(context: Context): Supervisor {
   const unsubscribe = context.hub.subscribe((events) => {
     for (const { type, workUnitId } of events) {
       if (type === 'work_unit.cancelling') hintOwner(workUnitId);
+      if (movesDependents(type)) scheduler.wake(); // Work that waits for it may go on.
     }
   });
   const scheduler = createScheduler(context, (attempt) => watch(attempt, false), hintOwner);

@@ -14,6 +14,7 @@ import type { EventRow } from '../store/events.ts';
 import type { Store } from '../store/store.ts';
 import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
 import { commitApprovalResumeTerminal } from './approval-ledger.ts';
+import { tendDependents } from './dependencies.ts';
 import type { Hub } from './hub.ts';
 
 /** The event that tells of an arrival in a state. */
@@ -132,9 +133,12 @@ export function createWriter(store: Store, hub: Hub, entropy: Entropy): Writer {
   return {
     commit: (work) => {
       const published: EventRow[] = [];
-      const result = store.write(() =>
-        work(createTransaction(store, timestamp(entropy), published)),
-      );
+      const result = store.write(() => {
+        const transaction = createTransaction(store, timestamp(entropy), published);
+        const done = work(transaction);
+        tendDependents({ store, append: transaction.append }, [...published]);
+        return done;
+      });
       hub.publish(published);
       return result;
     },

@@ -168,6 +168,8 @@ export function aWorkUnit(changes: Partial<WorkUnitView> = {}): WorkUnitView {
     errorMessage: null,
     cwd: '/repo',
     model: null,
+    after: [],
+    afterNeeded: null,
     spend: {
       costUsd: 0,
       tokens: 0,

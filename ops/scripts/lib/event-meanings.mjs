@@ -33,6 +33,8 @@ export const EVENT_MEANINGS = {
   'diagnostic.spool_event_unknown': 'An event of a newer wrapper, kept as it was said.',
   'diagnostic.version_unknown':
     'The spool goes on in a later format version; it is kept for an outlive that knows it.',
+  'diagnostic.dependency_failed':
+    'so much of what it waits for failed that it cannot start unless something is retried: what, and what to do',
   'diagnostic.undelivered':
     'What was to be told to Linear was refused for good, or waited too long; `code` and `message` say which.',
   'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
