@@ -102,7 +102,7 @@ export type Wanted = Partial<
 /** The queue of a real store, driven by hand: one claim at a time, ends as conclude commits them. */
 export class QueueRig {
   readonly store: Store;
-  readonly entropy = fakeEntropy();
+  readonly entropy: FakeEntropy;
   readonly context: Context;
   readonly #limits: Record<'provider' | 'runner' | 'media_provider', Record<string, number>>;
   readonly #claim: () => ClaimResult;
@@ -113,8 +113,11 @@ export class QueueRig {
     limits: Limits = {},
     executor: Partial<Executor> = {},
     policies: Partial<Policies> = {},
+    /** Of the daemon before it on the same store: what it drew must not come again. */
+    entropy: FakeEntropy = fakeEntropy(),
   ) {
     this.store = store;
+    this.entropy = entropy;
     this.#limits = { provider: {}, runner: {}, media_provider: {}, ...limits };
     const hub = createHub((error) => {
       throw error;

@@ -34,7 +34,7 @@ export const EVENT_MEANINGS = {
   'diagnostic.version_unknown':
     'The spool goes on in a later format version; it is kept for an outlive that knows it.',
   'diagnostic.dependency_failed':
-    'so much of what it waits for failed that it cannot start unless something is retried: what, and what to do',
+    'So much of what it waits for failed that it cannot start unless that is retried; `message` says what to do.',
   'diagnostic.undelivered':
     'What was to be told to Linear was refused for good, or waited too long; `code` and `message` say which.',
   'diagnostic.start_backoff': 'A start ran nothing; the next one is put off.',
