@@ -87,7 +87,7 @@ describe('work that waits for other work', () => {
         );
         await cleanUp();
       }),
-      { numRuns: 8, endOnFailure: true },
+      { numRuns: 5, endOnFailure: true },
     );
   });
 });

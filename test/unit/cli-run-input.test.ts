@@ -44,6 +44,29 @@ describe('the sandbox', () => {
   });
 });
 
+describe('what it waits for', () => {
+  it('is named by --after, all of it or as many as --after-needed says', async () => {
+    const after = ['a', 'b'];
+    expect(await build(['p'], { after })).toMatchObject({ after: { workUnits: after } });
+    expect(await build(['p'], { after, afterNeeded: 'any' })).toMatchObject({
+      after: { workUnits: after, needed: 'any' },
+    });
+    expect(await build(['p'], { after, afterNeeded: '2' })).toMatchObject({
+      after: { needed: 2 },
+    });
+    expect(await build(['p'])).not.toHaveProperty('after');
+  });
+
+  it.each([
+    [{ afterNeeded: 'any' }, '--after-needed is for --after'],
+    [{ after: ['a'], afterNeeded: 'most' }, '--after-needed "most"'],
+    [{ after: ['a'], afterNeeded: '2' }, '--after or --after-needed: is more than'],
+    [{ after: [''] }, '--after or --after-needed: '],
+  ])('is refused as %j', async (options, words) => {
+    expect(await refusal(build(['p'], options))).toContain(words);
+  });
+});
+
 describe('the prompt', () => {
   it.each([
     [['fix', 'the', 'test'], 'fix the test'],

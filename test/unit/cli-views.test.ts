@@ -74,6 +74,34 @@ describe('psTable', () => {
   });
 });
 
+describe('work that waits for other work', () => {
+  const on = (handle: string, state: 'pending' | 'satisfied' | 'failed') => ({
+    workUnitId: `unit of ${handle}`,
+    handle,
+    state,
+  });
+  const lastCell = (known: Parameters<typeof aWorkUnit>[0]): string | undefined =>
+    psTable([aWorkUnit({ status: 'queued', startedAt: null, ...known })], NOW)[1]?.split(
+      / {2,}/,
+    )[6];
+
+  it('shows in ps what is missing, or what failed it', () => {
+    const after = [on('a', 'satisfied'), on('b', 'pending'), on('c', 'failed')];
+    expect(lastCell({ after, afterNeeded: 2 })).toBe('after b');
+    expect(lastCell({ after, afterNeeded: 3 })).toBe('stuck: failed c');
+    expect(lastCell({ after, afterNeeded: 1 })).toBeUndefined();
+    expect(lastCell({ after, afterNeeded: 3, status: 'cancelled' })).toBeUndefined();
+  });
+
+  it('shows in show all it named, and how many are enough', () => {
+    const after = [on('a', 'satisfied'), on('b', 'failed')];
+    const text = (afterNeeded: number): string =>
+      showLines(aWorkUnit({ after, afterNeeded })).join('\n');
+    expect(text(2)).toMatch(/ {2}after +a \(satisfied\), b \(failed\)$/m);
+    expect(text(1)).toMatch(/ {2}after +1 of a \(satisfied\), b \(failed\)$/m);
+  });
+});
+
 describe('showLines', () => {
   it('shows outcome and attempts, and how to look oneself', () => {
     const text = showLines(
