@@ -125,7 +125,7 @@ function changesIn(events: readonly EventRow[]): Map<string, string[]> {
 }
 
 /** As it was before those events: whatever ends had not ended; a failed one gains nothing by its outcome. */
-function before(row: DependencyRow, types: readonly string[] | undefined): DependencyState {
+function stateBefore(row: DependencyRow, types: readonly string[] | undefined): DependencyState {
   if (types === undefined) return row.state;
   const moved = types.some((type) => type !== 'outcome.settled');
   return moved || row.status === 'succeeded' ? 'pending' : row.state;
@@ -138,7 +138,7 @@ function isNewlyStuck(
   changes: ReadonlyMap<string, readonly string[]>,
 ): boolean {
   if (changes.has(id)) return true; // It was not in the queue.
-  const earlier = on.map((row) => ({ state: before(row, changes.get(row.id)) }));
+  const earlier = on.map((row) => ({ state: stateBefore(row, changes.get(row.id)) }));
   return dependencyGate(earlier, needed).kind !== 'stuck';
 }
 

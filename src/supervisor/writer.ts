@@ -136,7 +136,7 @@ export function createWriter(store: Store, hub: Hub, entropy: Entropy): Writer {
       const result = store.write(() => {
         const transaction = createTransaction(store, timestamp(entropy), published);
         const done = work(transaction);
-        tendDependents({ store, append: transaction.append }, [...published]);
+        tendDependents({ store, append: transaction.append }, published);
         return done;
       });
       hub.publish(published);
