@@ -28,7 +28,7 @@ export type Retention = ReturnType<typeof retentionStatements>;
 
 const TERMINAL = "status IN ('succeeded', 'failed', 'cancelled')";
 const ACTIVE_ATTEMPT = "status IN ('created', 'started', 'waiting_for_approval', 'cancelling')";
-/** Nothing that is to start still waits for it. */
+/** No work that has not ended waits, or waited, for it. */
 const NOT_AWAITED = (id: string): string => `NOT EXISTS (SELECT 1
   FROM work_unit_dependencies AS dependency
   JOIN work_units AS waiting ON waiting.id = dependency.work_unit_id

@@ -235,7 +235,8 @@ export interface SubmitOptions {
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
  * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
- * `subject_busy`, `sandbox_unavailable`, `not_found` and `invalid_request` (of `after`), `resource_busy` (only with queueOnConflict=false), or the store's.
+ * `subject_busy`, `sandbox_unavailable`, `not_found` and `invalid_request` (of `after`),
+ * `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(context: Context, input: StartWorkUnit, options: SubmitOptions): Submission {
   const { actor } = options;

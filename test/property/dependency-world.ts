@@ -2,7 +2,6 @@
  * A graph of steps that wait for each other, on a real store, driven by hand; beside it a model
  * that knows nothing of the store, told what was done and asked what must be.
  */
-import { expect } from 'vitest';
 import { conclude } from '../../src/supervisor/conclude.ts';
 import { awaitedBy } from '../../src/supervisor/dependencies.ts';
 import { retry } from '../../src/supervisor/retry.ts';
@@ -81,6 +80,7 @@ export class Graph {
   readonly #steps: readonly Step[];
   readonly #directory: string;
   readonly #entropy = fakeEntropy();
+  readonly #wrong: string[] = [];
   /** What is done now will not be committed. */
   #doomed = false;
 
@@ -106,18 +106,18 @@ export class Graph {
   /** Does it in a transaction that is never committed, and goes on as the next daemon. */
   async killedDuring(act: Act, pick: number): Promise<void> {
     const before = this.known.map((one) => ({ ...one }));
-    let done: Promise<void> | null = null;
+    const done: Promise<void>[] = [];
     try {
       this.rig.context.writer.commit(() => {
         this.#doomed = true;
-        done = this.act(act, pick);
+        done.push(this.act(act, pick));
         throw new Killed();
       });
     } catch (error) {
       if (!(error instanceof Killed)) throw error;
     }
     this.#doomed = false;
-    await done;
+    await Promise.all(done);
     this.known.splice(0, this.known.length, ...before);
     this.restart();
   }
@@ -191,8 +191,9 @@ export class Graph {
     if (!claim) return;
     const index = this.known.findIndex(({ id }) => id === claim.workUnit.id);
     const known = this.#known(index);
-    expect(known.state, `step ${index} is run once for each time it is queued`).toBe('queued');
-    expect(this.gate(index), `step ${index} is run after its gate opened`).toBe('open');
+    if (known.state !== 'queued') this.#wrong.push(`step ${index} was run while ${known.state}`);
+    const gate = this.gate(index);
+    if (gate !== 'open') this.#wrong.push(`step ${index} was run while its gate was: ${gate}`);
     known.state = 'running';
     if (index % 2 === 0) this.rig.run(known.id); // The others end before they were seen to run.
   }
@@ -297,21 +298,28 @@ export class Graph {
     return new Map(rows.map(({ id, count }) => [id, count]));
   }
 
-  /** What differs from the model. */
-  check(): void {
+  /** What was done that must not be, and what differs from the model now. */
+  violations(): string[] {
     const told = this.#alarms();
-    for (const [index, { id, state, alarms }] of this.known.entries()) {
-      const { status } = this.rig.store.workUnits.get(id) ?? {};
-      expect(status, `step ${index}`).toBe(STATUS[state] ?? status);
-      expect(told.get(id) ?? 0, `how often step ${index} was told to be stuck`).toBe(alarms);
-      if (state !== 'queued') continue;
-      const reason = awaitedBy(this.rig.store, id)?.reason ?? '';
-      const gate = this.gate(index);
-      expect(reason === '', `step ${index} says what it waits for`).toBe(gate === 'open');
-      expect(reason.endsWith('cancel this one'), `step ${index} says that it is stuck`).toBe(
-        gate === 'stuck',
-      );
-    }
+    return [...this.#wrong, ...this.known.flatMap((_, index) => this.#differences(index, told))];
+  }
+
+  #differences(index: number, told: ReadonlyMap<string, number>): string[] {
+    const { id, state, alarms } = this.#known(index);
+    const { status } = this.rig.store.workUnits.get(id) ?? {};
+    const reason = awaitedBy(this.rig.store, id)?.reason ?? '';
+    const gate = state === 'queued' ? this.gate(index) : null;
+    const rules: Readonly<Record<string, boolean>> = {
+      [`is ${status}`]: status === (STATUS[state] ?? status),
+      [`was told ${told.get(id) ?? 0} times to be stuck, not ${alarms}`]:
+        alarms === (told.get(id) ?? 0),
+      [`says "${reason}"`]: gate === null || (reason === '') === (gate === 'open'),
+      [`says whether it is stuck in "${reason}"`]:
+        gate === null || reason.endsWith('cancel this one') === (gate === 'stuck'),
+    };
+    return Object.entries(rules).flatMap(([what, holds]) =>
+      holds ? [] : [`step ${index}, ${state}, gate ${gate}: ${what}`],
+    );
   }
 }
 
