@@ -16,7 +16,7 @@ export interface Waiting {
  * lane, its provider or money does not starve, however long: nothing is kept free for a
  * channel or a provider that is paused.
  */
-const GATES = ['slot channel_parallel ', 'provider ', 'spend '] as const;
+const GATES = ['slot channel_parallel ', 'provider ', 'spend ', 'approval '] as const;
 
 /** True for what nothing else may be kept free for meanwhile. */
 export const isGate = (resource: string): boolean =>
