@@ -80,6 +80,21 @@ const BEGIN = { word: 'begin', key: 'w1', unit: UNIT, pid: 7 } as const;
 const END = { word: 'end', key: 'w1', unit: UNIT, pid: 7 } as const;
 const PROCESS = { pid: 7, cgroup: `0::/x/outlive-attempts-c1.slice/${UNIT}`, command: 'sh' };
 
+const RESULTS: Readonly<Record<string, Pick<Line, 'result' | 'rc'>>> = {
+  succeeded: { result: 'exit', rc: 0 },
+  failed: { result: 'exit', rc: 1 },
+  cancelled: { result: 'stopped', rc: 130 },
+  lost: { result: 'lost', rc: null },
+};
+type Line = History['lines'][number];
+
+/** The ledger that these attempts should have. */
+const linesOf = (attempts: History['attempts']): Line[] =>
+  attempts.flatMap(({ id, status }) => {
+    const said = RESULTS[status];
+    return said ? [{ attemptId: id, reattached: false, ...said }] : [];
+  });
+
 /** One piece of work that went well; `changes` break it. */
 const history = (changes: Partial<History> = {}): History => ({
   work: [work()],
@@ -87,6 +102,7 @@ const history = (changes: Partial<History> = {}): History => ({
   journal: [BEGIN, END],
   workUnits: [ROW],
   attempts: [RUN],
+  lines: linesOf(changes.attempts ?? [RUN]),
   events: log(...EVENTS),
   spools: { [ATTEMPT]: [{ n: 1, ts: TS, type: 'started', data: { pid: 7 } }] },
   loaded: [],
@@ -131,6 +147,34 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       what: 'it was refused',
       breaks: { ledger: ledger({ what: 'refused', key: 'w1', code: 'handle_taken' }) },
       says: /was refused: handle_taken/,
+    },
+  ],
+  'the ledger has one line an attempt': [
+    { what: 'it has none', breaks: { lines: [] }, says: /is succeeded and has 0 lines/ },
+    {
+      what: 'it has two',
+      breaks: { lines: [...linesOf([RUN]), ...linesOf([RUN])] },
+      says: /has 2 lines/,
+    },
+    {
+      what: 'one that runs has one',
+      breaks: { attempts: [RUN, { ...second, status: 'started' }], lines: linesOf([RUN, second]) },
+      says: /is started and has 1 lines/,
+    },
+    {
+      what: 'one tells of no attempt',
+      breaks: { lines: linesOf([RUN, second]) },
+      says: /tells of attempt-2, which is no attempt/,
+    },
+    {
+      what: 'one says otherwise',
+      breaks: { lines: [{ attemptId: ATTEMPT, result: 'timeout', rc: 124, reattached: false }] },
+      says: /is succeeded, and its line says timeout 124/,
+    },
+    {
+      what: 'one says that it was taken up again',
+      breaks: { lines: [{ attemptId: ATTEMPT, result: 'exit', rc: 0, reattached: true }] },
+      says: /its line says reattached true, its events false/,
     },
   ],
   'one at a time': [
