@@ -133,7 +133,7 @@ describe('the exit status', () => {
     expect(ledgerRc(failed('runner_no_result', { process }))).toBe(1);
   });
   it.each(BY_RESULT.timeout ?? [])(
-    'is 124 for %s, whatever the process said, as `outlive run` exits; row 304, row 136',
+    'is 124 for %s, whatever the process said, as outlive run exits; row 304, row 136',
     (code) => {
       expect(outcomeExitCode('failed', code)).toBe(124);
       for (const status of [0, 1, 143]) {
@@ -142,7 +142,7 @@ describe('the exit status', () => {
       }
     },
   );
-  it('is 127 where nothing was started, and 130, as `outlive run` exits, where it was stopped', () => {
+  it('is 127 where nothing was started, and 130, as outlive run exits, where it was stopped', () => {
     const lastWord = { exitCode: 126, signal: null };
     expect(ledgerRc(failed('spawn_error', { lastWord }))).toBe(127);
     expect(ledgerRc(failed('launch_failed', { process: { status: 203, signal: null } }))).toBe(127);
