@@ -136,7 +136,7 @@ describe('one line for each attempt that has ended', () => {
           )
           .all()
           .filter(({ status }) => TERMINAL_ATTEMPT_STATUSES.has(status))
-          .sort((a, b) => `${a.at} ${a.id}`.localeCompare(`${b.at} ${b.id}`));
+          .sort((a, b) => (`${a.at} ${a.id}` < `${b.at} ${b.id}` ? -1 : 1));
         const all = rows.map(({ id }) => id);
         const ids = (found: LedgerLine[]): string[] => found.map(({ attemptId }) => attemptId);
         expect(ids(paged(store, { order: 'oldest', all: true }, size))).toEqual(all);
