@@ -12,6 +12,7 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LedgerLines, ledgerStatements } from './ledger.ts';
 import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { type LinearFacts, linearFactStatements } from './linear-facts.ts';
 import { type LinearOutbox, linearOutboxStatements } from './linear-outbox.ts';
@@ -40,6 +41,7 @@ export interface Store {
   readonly queue: Queue;
   readonly channels: Channels;
   readonly diagnostics: Diagnostics;
+  readonly ledger: LedgerLines;
   readonly retention: Retention;
   readonly providers: Providers;
   readonly linear: LinearTurns;
@@ -87,6 +89,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     queue: speaking(queueStatements(db, workspace), file),
     channels: speaking(channelStatements(db, workspace), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    ledger: speaking(ledgerStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
     linear: speaking(linearTurnStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
