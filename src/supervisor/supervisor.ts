@@ -22,6 +22,7 @@ import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
 import { slotLimit } from './kept-slots.ts';
 import { releaseLateStarts } from './late-starts.ts';
+import { createJudge } from './outcomes.ts';
 import { type ProviderState, providerStates, resumeProvider } from './provider-gate.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
@@ -256,8 +257,18 @@ export function createSupervisor(context: Context): Supervisor {
     wake: () => scheduler.wake(),
   });
 
+  const take: Supervisor['submit'] = (input, options) => {
+    const submission = submit(context, input, options);
+    for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
+    if (submission.claim) scheduler.launch(submission.claim);
+    else if (submission.created) scheduler.wake();
+    return submission;
+  };
+  const judge = createJudge(context, take);
+
   return {
     start: () => {
+      judge.start(); // Before the queue: what verifies goes before what waits.
       scheduler.start();
       answers.start();
     },
@@ -267,11 +278,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     submit: (input, options) => {
       if (closing) throw shuttingDown();
-      const submission = submit(context, input, options);
-      for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
-      if (submission.claim) scheduler.launch(submission.claim);
-      else if (submission.created) scheduler.wake();
-      return submission;
+      return take(input, options);
     },
     ...questions(context),
     ...endings(context, hintOwner, () => scheduler.wake()),
@@ -288,6 +295,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async (policy = DETACH) => {
       closing = true;
+      judge.close();
       await answers.close();
       stopReleasing();
       unsubscribe();
