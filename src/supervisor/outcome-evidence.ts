@@ -67,7 +67,8 @@ function lacking(pattern: string, cwd: string, since: number): string | null {
       : `${pattern} is older than the start (${new Date(since).toISOString()})`;
   } catch (error) {
     if (error instanceof TooMany) return `${pattern} has more than ${LOOKS_MAX} names to look at`;
-    return `${pattern} cannot be looked at (${(error as NodeJS.ErrnoException).code ?? error})`;
+    const { code, message } = error as NodeJS.ErrnoException;
+    return `${pattern} cannot be looked at (${code ?? message})`;
   }
 }
 

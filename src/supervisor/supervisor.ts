@@ -26,7 +26,7 @@ import { createJudge } from './outcomes.ts';
 import { type ProviderState, providerStates, resumeProvider } from './provider-gate.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
-import { createScheduler } from './scheduler.ts';
+import { createScheduler, type Scheduler } from './scheduler.ts';
 import { DETACH, letGo, type ShutdownPolicy } from './shutdown.ts';
 import {
   type DaySpend,
@@ -214,6 +214,21 @@ function levers(
   };
 }
 
+/** Takes work in, and tells whoever has to act on that. */
+function intake(
+  context: Context,
+  scheduler: Scheduler,
+  hint: (attemptId: string) => void,
+): Supervisor['submit'] {
+  return (input, options) => {
+    const submission = submit(context, input, options);
+    for (const attemptId of submission.superseded) hint(attemptId);
+    if (submission.claim) scheduler.launch(submission.claim);
+    else if (submission.created) scheduler.wake();
+    return submission;
+  };
+}
+
 const shuttingDown = (): OutliveError =>
   new OutliveError('shutting_down', 'The daemon is shutting down. Try again in a moment.');
 
@@ -257,13 +272,7 @@ export function createSupervisor(context: Context): Supervisor {
     wake: () => scheduler.wake(),
   });
 
-  const take: Supervisor['submit'] = (input, options) => {
-    const submission = submit(context, input, options);
-    for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
-    if (submission.claim) scheduler.launch(submission.claim);
-    else if (submission.created) scheduler.wake();
-    return submission;
-  };
+  const take = intake(context, scheduler, (attemptId) => watches.get(attemptId)?.hint());
   const judge = createJudge(context, take);
 
   return {
