@@ -45,10 +45,17 @@ export function objectionTo(
   { schema }: NonNullable<OutcomeContract['result']>,
   value: unknown,
 ): string | null {
-  const validate = compile(schema);
-  if (validate(value)) return null;
-  const errors = (validate.errors ?? [])
+  let errors: ValidateFunction['errors'];
+  try {
+    const validate = compile(schema);
+    if (validate(value)) return null;
+    errors = validate.errors;
+  } catch (error) {
+    // One that goes round in circles; it would tomorrow too.
+    return `the result cannot be held against its schema: ${(error as Error).message}`;
+  }
+  const named = (errors ?? [])
     .slice(0, ERRORS_NAMED)
     .map(({ instancePath, message }) => `${instancePath || 'it'} ${message ?? 'is not valid'}`);
-  return `the result is not as its schema says: ${errors.join(', ')}`;
+  return `the result is not as its schema says: ${named.join(', ')}`;
 }
