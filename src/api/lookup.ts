@@ -30,5 +30,7 @@ export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitR
 export function showWorkUnit(context: ApiContext, row: ListedWorkUnit | WorkUnitRow): WorkUnitView {
   const live = row.activeAttemptId ? context.supervisor.live(row.activeAttemptId) : null;
   const spend = context.supervisor.spend.unit(row);
-  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend);
+  const attempts = context.store.attempts.listByWorkUnit(row.id);
+  const outcome = context.store.outcomes.latest(row.id);
+  return workUnitView(row, { attempts, live, spend, outcome });
 }

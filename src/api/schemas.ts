@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { eventTypeSchema } from '../domain/events.ts';
 import { exitRecordSchema } from '../domain/evidence.ts';
 import { handleSchema } from '../domain/names.ts';
+import { OUTCOME_REASONS, OUTCOME_STATES, type OutcomeReason } from '../domain/outcome.ts';
 import { lastWordSchema } from '../domain/spool.ts';
 import {
   ACTORS,
@@ -79,6 +80,20 @@ export const liveSchema = z.object({
   totalTokens: z.number().nullable(),
 });
 
+/** What was found of what it had to leave behind. */
+export const outcomeViewSchema = z.object({
+  /** `pending` until it was looked at; it says nothing of how the process ended. */
+  state: z.enum(OUTCOME_STATES),
+  /** Why it is not satisfied. */
+  code: z.enum(Object.keys(OUTCOME_REASONS) as [OutcomeReason, ...OutcomeReason[]]).nullable(),
+  message: z.string().nullable(),
+  /** Id of the work unit that verifies, once there is one. */
+  verify: z.string().nullable(),
+  /** The JSON that was returned and that its schema accepted; null where there is none. */
+  result: z.unknown(),
+});
+export type OutcomeView = z.infer<typeof outcomeViewSchema>;
+
 export const workUnitViewSchema = z.object({
   id: z.string(),
   workspaceId: z.string(),
@@ -111,6 +126,8 @@ export const workUnitViewSchema = z.object({
   timeoutPolicy: timeoutPolicySchema,
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** Of the newest end; null before there is one, and for work that declared none. */
+  outcome: outcomeViewSchema.nullable().default(null),
   cwd: z.string(),
   model: z.string().nullable(),
   /** Of all attempts together, as far as their messages were stored. */

@@ -1,6 +1,7 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
+import { LEFTOVER_POLICIES, outcomeContractSchema } from './outcome.ts';
 import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { LOST_POLICIES } from './resume.ts';
@@ -54,6 +55,10 @@ const startFields = {
   spendCeiling: spendCeilingSchema.optional(),
   /** How far what it runs is kept from everything else; OUTLIVE_SANDBOX when absent. */
   sandbox: z.enum(SANDBOX_MODES).optional(),
+  /** What it must leave behind to count as done, whatever its process says of itself. */
+  outcome: outcomeContractSchema.optional(),
+  /** Whether processes that a run leaves behind, which are swept either way, fail it; `ignore` when absent. */
+  leftovers: z.enum(LEFTOVER_POLICIES).optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

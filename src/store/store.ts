@@ -19,6 +19,7 @@ import { type LinearOutbox, linearOutboxStatements } from './linear-outbox.ts';
 import { type LinearCounts, linearCountStatements } from './linear-status.ts';
 import { type LinearTurns, linearTurnStatements } from './linear-turns.ts';
 import { openDatabase, storeError } from './open.ts';
+import { type Outcomes, outcomeStatements } from './outcomes.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
 import { type Queue, queueStatements } from './queue.ts';
@@ -44,6 +45,7 @@ export interface Store {
   readonly ledger: LedgerLines;
   readonly retention: Retention;
   readonly providers: Providers;
+  readonly outcomes: Outcomes;
   readonly linear: LinearTurns;
   readonly spend: Spending;
   readonly linearDeliveries: LinearDeliveries;
@@ -91,6 +93,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
     ledger: speaking(ledgerStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
+    outcomes: speaking(outcomeStatements(db), file),
     linear: speaking(linearTurnStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),

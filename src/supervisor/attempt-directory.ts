@@ -10,6 +10,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { approvalSpec } from './approval-spec.ts';
 import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
+import { verifyEnvironment } from './outcome-verify.ts';
 import { spendOfUnit } from './spend-gate.ts';
 import { timeoutsOf } from './time-left.ts';
 import { removeTree } from './trees.ts';
@@ -128,6 +129,7 @@ function launchFile(
       OUTLIVE_WORKSPACE: context.workspace,
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
+      ...verifyEnvironment(context, workUnit.id),
     },
     credentialVariables: isPi ? variablesOfPi(settings) : [],
     keyProxy: isPi ? settings.policies.keyProxy : [],

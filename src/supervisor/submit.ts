@@ -15,6 +15,7 @@ import type { Context } from './context.ts';
 import { cancelWithin } from './end.ts';
 import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
+import { requireResultSchema } from './result-schema.ts';
 import { requireSandbox } from './sandbox.ts';
 import type { Transaction } from './writer.ts';
 
@@ -233,7 +234,7 @@ export interface SubmitOptions {
 
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
- * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
+ * @throws OutliveError `invalid_request` (a result schema that is none), `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
  * `subject_busy`, `sandbox_unavailable`, `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(context: Context, input: StartWorkUnit, options: SubmitOptions): Submission {
@@ -250,6 +251,7 @@ export function submit(context: Context, input: StartWorkUnit, options: SubmitOp
   });
   const replay = earlier(context, input, key, request);
   if (replay) return again(replay);
+  requireResultSchema(input);
   requireDirectory(cwd);
   requireSandbox(context, input);
   return context.writer.commit((transaction) => {
