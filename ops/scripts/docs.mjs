@@ -16,6 +16,7 @@ import { configFileSchema } from '../../src/config.ts';
 import { RULES } from '../../src/domain/classify.ts';
 import { ERRORS, EXIT } from '../../src/domain/errors.ts';
 import * as vocabulary from '../../src/domain/events.ts';
+import { OUTCOME_REASONS } from '../../src/domain/outcome.ts';
 import { CANCELLATIONS, FAILURES, LOSSES, RESUME_BLOCKS } from '../../src/domain/outcome-codes.ts';
 import { allCells } from '../../src/domain/states.ts';
 import { defaultTimeouts, WORK_UNIT_KINDS } from '../../src/domain/work-unit.ts';
@@ -129,7 +130,14 @@ ${table(['code', 'meaning'], rows(LOSSES))}
 
 Codes of a work unit that was lost and waits for a person (\`outlive retry\` goes on):
 
-${table(['code', 'meaning'], rows(RESUME_BLOCKS))}`;
+${table(['code', 'meaning'], rows(RESUME_BLOCKS))}
+
+### Declared outcomes
+
+\`outcome.code\` of work that declared what it must leave behind, where its \`outcome.state\` is not
+\`satisfied\`: \`blocked\`, \`refuted\` or \`skipped\`. The process's own status stays what it was.
+
+${table(['code', 'meaning'], rows(OUTCOME_REASONS))}`;
 }
 
 function errors() {
@@ -166,7 +174,7 @@ function events() {
   });
   return `Who writes it: the daemon, or the wrapper inside the unit; a reserved type is part of the vocabulary
 and not written yet. Progress moves the idle clock; nothing else does. After a terminal event
-a work unit says nothing more, unless somebody retries it.
+a work unit says nothing more but \`outcome.settled\`, unless somebody retries it.
 
 ${table(['type', 'by', 'meaning', 'progress', 'terminal'], rows)}`;
 }

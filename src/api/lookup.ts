@@ -30,6 +30,8 @@ export function findWorkUnit(context: ApiContext, idOrHandle: string): WorkUnitR
 export function showWorkUnit(context: ApiContext, row: ListedWorkUnit | WorkUnitRow): WorkUnitView {
   const live = row.activeAttemptId ? context.supervisor.live(row.activeAttemptId) : null;
   const spend = context.supervisor.spend.unit(row);
+  const attempts = context.store.attempts.listByWorkUnit(row.id);
+  const outcome = context.store.outcomes.latest(row.id);
   const after = context.store.dependencies.of(row.id);
-  return workUnitView(row, context.store.attempts.listByWorkUnit(row.id), live, spend, after);
+  return workUnitView(row, { attempts, live, spend, outcome, after });
 }

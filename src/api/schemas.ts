@@ -9,6 +9,7 @@ import { DEPENDENCY_STATES } from '../domain/dependencies.ts';
 import { eventTypeSchema } from '../domain/events.ts';
 import { exitRecordSchema } from '../domain/evidence.ts';
 import { handleSchema } from '../domain/names.ts';
+import { OUTCOME_REASONS, OUTCOME_STATES, type OutcomeReason } from '../domain/outcome.ts';
 import { lastWordSchema } from '../domain/spool.ts';
 import {
   ACTORS,
@@ -87,6 +88,19 @@ export const dependencyViewSchema = z.object({
   /** `failed` is as it stands: another attempt of it may still satisfy. */
   state: z.enum(DEPENDENCY_STATES),
 });
+/** What was found of what it had to leave behind. */
+export const outcomeViewSchema = z.object({
+  /** `pending` until it was looked at; it says nothing of how the process ended. */
+  state: z.enum(OUTCOME_STATES),
+  /** Why it is not satisfied. */
+  code: z.enum(Object.keys(OUTCOME_REASONS) as [OutcomeReason, ...OutcomeReason[]]).nullable(),
+  message: z.string().nullable(),
+  /** Id of the work unit that verifies, once there is one. */
+  verify: z.string().nullable(),
+  /** The JSON that was returned and that its schema accepted; null where there is none. */
+  result: z.unknown(),
+});
+export type OutcomeView = z.infer<typeof outcomeViewSchema>;
 
 export const workUnitViewSchema = z.object({
   id: z.string(),
@@ -120,6 +134,8 @@ export const workUnitViewSchema = z.object({
   timeoutPolicy: timeoutPolicySchema,
   errorCode: z.string().nullable(),
   errorMessage: z.string().nullable(),
+  /** Of the newest end; null before there is one, and for work that declared none. */
+  outcome: outcomeViewSchema.nullable().default(null),
   cwd: z.string(),
   model: z.string().nullable(),
   after: z.array(dependencyViewSchema).default([]),

@@ -16,6 +16,7 @@ import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
 import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
+import { ledgerRoutes } from './ledger.ts';
 import { linearStatusRoutes } from './linear.ts';
 import { linearRoutes, type WebhookIngress } from './linear-webhook.ts';
 import { maintenanceRoutes } from './maintenance.ts';
@@ -133,6 +134,7 @@ export function createApp(
     attemptRoutes,
     approvalRoutes,
     artifactRoutes,
+    ledgerRoutes,
     channelRoutes,
     providerRoutes,
     linearStatusRoutes,

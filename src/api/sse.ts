@@ -114,15 +114,19 @@ export async function push(
   return !response.destroyed;
 }
 
-/** True when the work unit has ended. Its end and the event of it were committed together. */
-function isOver(context: ApiContext, workUnitId: string): boolean {
-  const status = context.store.workUnits.statusOf(workUnitId);
-  return status === null || TERMINAL_STATUSES.has(status);
+/**
+ * True when the work unit has ended, and what it had to leave behind is not still looked at.
+ * Its end, the event of it and that a look is owed were committed together.
+ */
+function isOver({ store }: ApiContext, workUnitId: string): boolean {
+  const status = store.workUnits.statusOf(workUnitId);
+  if (status !== null && !TERMINAL_STATUSES.has(status)) return false;
+  return store.outcomes.pendingOf(workUnitId).length === 0;
 }
 
 /**
- * Streams the events after `afterSeq` until the work unit's terminal event, the client's
- * leave or `stopping`. The response's head must have been written.
+ * Streams the events after `afterSeq` until the work unit's terminal event (with an outcome
+ * that is pending: until that is settled), the client's leave or `stopping`. The response's head must have been written.
  */
 export async function streamEvents(
   context: ApiContext,

@@ -1,13 +1,15 @@
 /** Rows of the store as the API shows them. */
 import type { LiveState } from '../domain/attempt-files.ts';
+import { TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { DependencyRows } from '../store/dependencies.ts';
 import type { StoredEvent } from '../store/event-slices.ts';
+import type { OutcomeRow } from '../store/outcomes.ts';
 import type { ListedWorkUnit, WorkUnitRow } from '../store/work-units.ts';
 import { type Explained, possible } from '../supervisor/explain.ts';
 import type { SpendState } from '../supervisor/spend-gate.ts';
 import { spendView } from './providers.ts';
-import type { AttemptView, EventView, WorkUnitView } from './schemas.ts';
+import type { AttemptView, EventView, OutcomeView, WorkUnitView } from './schemas.ts';
 import type { Explanation } from './schemas-explain.ts';
 
 export function attemptView(row: AttemptRow): AttemptView {
@@ -48,12 +50,29 @@ export const afterView = (
   afterNeeded: rows?.needed ?? null,
 });
 
+function outcomeView({ state, code, message, verifyId, result }: OutcomeRow): OutcomeView {
+  return {
+    state,
+    code,
+    message,
+    verify: verifyId,
+    result: result === null ? null : (JSON.parse(result) as unknown),
+  };
+}
+
+export interface Shown {
+  readonly attempts: readonly AttemptRow[];
+  readonly live: LiveState | null;
+  readonly spend: SpendState;
+  /** Of its newest end. */
+  readonly outcome: OutcomeRow | null;
+  /** What it waits for. */
+  readonly after: DependencyRows | null;
+}
+
 export function workUnitView(
   row: ListedWorkUnit | WorkUnitRow,
-  attempts: readonly AttemptRow[],
-  live: LiveState | null,
-  spend: SpendState,
-  after: DependencyRows | null,
+  { attempts, live, spend, outcome, after }: Shown,
 ): WorkUnitView {
   const {
     request: _request,
@@ -74,6 +93,8 @@ export function workUnitView(
     idleTimeoutMs,
     hardTimeoutMs,
     ...afterView(after),
+    // One of an end that a retry undid is none.
+    outcome: outcome && TERMINAL_STATUSES.has(row.status) ? outcomeView(outcome) : null,
     spend: spendView(spend),
     live,
     attempts: attempts.map(attemptView),

@@ -33,6 +33,8 @@ export type Told = Pick<EventData['tool.start'], 'toolCallId' | 'tool' | 'argume
 interface Begun extends Told {
   readonly fingerprint: string;
   stage: Stage;
+  /** Under which id a person is asked, where that is not the call's own. */
+  askedAs?: string;
 }
 
 const NOT_WRITTEN = 'Not run: that it starts could not be written down';
@@ -45,6 +47,8 @@ export class Fence {
   readonly #grants: GrantBook;
   readonly #questions: Questions | null;
   readonly #calls = new Map<string, Begun>();
+  /** How often was asked about a call of this id: some providers use one again. */
+  readonly #asked = new Map<string, number>();
   #tellReady: (tools: readonly unknown[]) => void = () => {};
 
   /** Settles when the extension is up, with the tools that it has really replaced. */
@@ -193,14 +197,23 @@ export class Fence {
     const diff = callDiff(call, this.#home, redact);
     const expiresAt = new Date(Date.now() + launch.approvals.expiresMs).toISOString();
     const facts = { fingerprint: begun.fingerprint, cwd: call.cwd, diff, reason, expiresAt };
-    if (!this.#emit('approval.requested', { ...toldOf(begun), ...facts })) {
+    const toolCallId = this.#askedAs(begun.toolCallId);
+    begun.askedAs = toolCallId;
+    if (!this.#emit('approval.requested', { ...toldOf(begun), ...facts, toolCallId })) {
       return { refused: NOT_WRITTEN };
     }
     this.#enter(begun, 'asked');
-    const decision = await this.#questions.wait(begun.toolCallId, begun.fingerprint);
+    const decision = await this.#questions.wait(toolCallId, begun.fingerprint);
     if (begun.stage !== 'asked') return { refused: 'Not run: it was dropped' };
     if (decision === null || stop.request !== null) return { refused: STOPPED };
     return this.#decided(begun, decision);
+  }
+
+  /** One question, one id: an answer to an earlier call of the same id must not be this one's. */
+  #askedAs(toolCallId: string): string {
+    const times = (this.#asked.get(toolCallId) ?? 0) + 1;
+    this.#asked.set(toolCallId, times);
+    return times === 1 ? toolCallId : `${toolCallId}~${times}`;
   }
 
   #decided(begun: Begun, { decision, reason, approvalId }: Decision): FenceAnswer {
@@ -210,10 +223,10 @@ export class Fence {
   }
 
   #resolved(
-    { toolCallId, fingerprint }: Begun,
+    { toolCallId, askedAs = toolCallId, fingerprint }: Begun,
     resolution: EventData['approval.resolved']['resolution'],
   ): void {
-    this.#emit('approval.resolved', { toolCallId, fingerprint, resolution });
+    this.#emit('approval.resolved', { toolCallId: askedAs, fingerprint, resolution });
   }
 
   #start(begun: Begun, approvalId?: string): FenceAnswer {
@@ -255,7 +268,7 @@ export class Fence {
       this.#resolved(begun, 'dropped');
       this.#refuse(begun, 'fence', 'it was aborted while a person was asked');
     }
-    this.#questions?.drop(toolCallId);
+    this.#questions?.drop(begun?.askedAs ?? toolCallId);
   }
 
   #enter(begun: Begun, stage: Stage): void {

@@ -5,6 +5,7 @@ import {
   type RuntimeView,
   runtimeViewSchema,
 } from '../api/schemas.ts';
+import { type LedgerPage, type LedgerQuery, ledgerPageSchema } from '../api/schemas-ledger.ts';
 import { type LinearStatusView, linearStatusSchema } from '../api/schemas-linear.ts';
 import {
   type BackupInput,
@@ -82,6 +83,8 @@ export interface Control {
   /** How the Linear agent is. */
   linearStatus(): Promise<LinearStatusView>;
   getAttempt(id: string): Promise<AttemptView>;
+  /** One page of attempts that have ended, newest first unless asked otherwise. */
+  ledger(query?: LedgerQuery): Promise<LedgerPage>;
   /** One page of the workspace's events after a position. */
   workspaceEvents(options?: {
     afterPosition?: number;
@@ -139,6 +142,7 @@ export function createControl(wire: Wire): Control {
     spend: () => wire.get(daySpendViewSchema, '/spend'),
     linearStatus: () => wire.get(linearStatusSchema, '/linear/status'),
     getAttempt: (id) => wire.get(attemptViewSchema, `/attempts/${encodeURIComponent(id)}`),
+    ledger: (query = {}) => wire.get(ledgerPageSchema, '/ledger', { ...query }),
     workspaceEvents: (options = {}) => wire.get(workspaceEventPageSchema, '/events', options),
   };
 }

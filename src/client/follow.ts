@@ -46,8 +46,10 @@ interface Cursor {
   seq: number;
   /** Of the store the numbers are of; null before the first answer. */
   epoch: string | null;
-  /** The last event handed out was a terminal one. */
+  /** The last event handed out was a terminal one, and nothing was owed with it. */
   ended: boolean;
+  /** It has ended, and its outcome is still to be settled. */
+  owed: boolean;
 }
 
 /** See {@link Client.followEvents}. */
@@ -57,7 +59,7 @@ export async function* followEvents(
   { afterSeq = 0, signal, onConnection = () => {} }: FollowOptions,
 ): AsyncGenerator<EventView, void> {
   const times = { ...FOLLOW_TIMES, ...source.times };
-  const cursor: Cursor = { id, seq: afterSeq, epoch: null, ended: false };
+  const cursor: Cursor = { id, seq: afterSeq, epoch: null, ended: false, owed: false };
   const link = new Link(times, onConnection);
   while (!signal?.aborted) {
     const before = cursor.seq;
@@ -148,14 +150,23 @@ function accept(data: string, cursor: Cursor): EventView | null {
   }
   cursor.id = event.workUnitId;
   cursor.seq = event.seq;
-  cursor.ended = TERMINAL_EVENT_TYPES.has(event.type);
+  heedEnd(event, cursor);
   return event;
+}
+
+/** A retry in between makes the outcome one of an end that was undone. */
+function heedEnd({ type, data }: EventView, cursor: Cursor): void {
+  const isEnd = TERMINAL_EVENT_TYPES.has(type);
+  cursor.ended = isEnd ? data['outcome'] !== 'pending' : cursor.owed && type === 'outcome.settled';
+  if (isEnd) cursor.owed = !cursor.ended;
+  else if (cursor.ended || type === 'work_unit.queued') cursor.owed = false;
 }
 
 /** True when a stream that brought nothing ended because there is nothing more to come. */
 async function isOver(source: FollowSource, cursor: Cursor): Promise<boolean> {
   const workUnit = await source.getWorkUnit(cursor.id);
-  if (!TERMINAL_STATUSES.has(workUnit.status)) return false;
+  if (!TERMINAL_STATUSES.has(workUnit.status) || workUnit.outcome?.state === 'pending')
+    return false;
   cursor.id = workUnit.id;
   const { items } = await source.events(cursor.id, { afterSeq: cursor.seq, limit: 1 });
   return items.length === 0;

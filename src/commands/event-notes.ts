@@ -1,7 +1,9 @@
 /** One line for events that are neither the runner's text nor its output. */
 import type { EventView } from '../api/schemas.ts';
+import { OUTCOME_STATES } from '../domain/outcome.ts';
 import { formatDuration } from './duration.ts';
 import { numberOf, stringOf, toolCallText } from './event-data.ts';
+import { outcomeName } from './outcome-text.ts';
 import { sanitizeLine } from './sanitize.ts';
 
 /** What a person who watches wants to hear of; null for what only a program needs. */
@@ -26,12 +28,18 @@ const NOTES: Partial<Record<EventView['type'], Note>> = {
   'work_unit.cancelling': (data) => withReason('cancelling', data),
   'work_unit.stale': (data) => withReason('lost', data),
   'work_unit.queued': (data) => backingOff(data),
+  'outcome.settled': (data) => outcomeNote(data),
   'approval.requested': (data) => `asks before ${toolCallText(data)} (answer: outlive approvals)`,
   'approval.resolved': (data) => `the answer: ${stringOf(data, 'resolution') ?? 'none'}`,
   'approval.changed': (data) => checkpointNote(data),
   'tool.refused': (data) =>
     `refused ${toolCallText(data)} (by ${stringOf(data, 'by') ?? 'nobody'}: ${stringOf(data, 'reason') ?? ''})`,
 };
+
+function outcomeNote(data: EventView['data']): string {
+  const state = OUTCOME_STATES.find((known) => known === data['state']) ?? 'pending';
+  return `outcome ${outcomeName({ state, code: stringOf(data, 'code') })}`;
+}
 
 function withReason(what: string, data: EventView['data']): string {
   const reason = stringOf(data, 'reason') ?? stringOf(data, 'message');

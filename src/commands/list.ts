@@ -15,6 +15,7 @@ import { registerDoctor } from './doctor.ts';
 import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
 import { registerGc } from './gc.ts';
+import { registerLedger } from './ledger.ts';
 import { registerLinear } from './linear.ts';
 import { registerLogs } from './logs.ts';
 import { registerProviders, registerSpend } from './providers.ts';
@@ -33,6 +34,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerEvents,
   registerLogs,
   registerAttempts,
+  registerLedger,
   registerArtifacts,
   registerExplain,
   registerApprovals,

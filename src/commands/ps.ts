@@ -7,6 +7,7 @@ import { EXIT } from '../domain/errors.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
 import { formatCost } from './live-figures.ts';
+import { outcomeName } from './outcome-text.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { table, truncate } from './table.ts';
 
@@ -51,7 +52,7 @@ async function readAll(client: Client, active: boolean): Promise<WorkUnitView[]>
 
 /** Set-up and verify commands that outlive starts for itself are shown with --all only. */
 function isOfInterest({ runnerId, createdByActor }: WorkUnitView): boolean {
-  return runnerId !== 'command' || createdByActor !== 'scheduler';
+  return runnerId !== 'command' || createdByActor === 'user';
 }
 
 /** What all attempts cost, and what they may: `$0.40/$2.50`. */
@@ -83,7 +84,12 @@ function awaited({ status, after, afterNeeded }: WorkUnitView): string {
 function row(item: WorkUnitView, now: number): string[] {
   const since = (time: string, end: string | null): string =>
     formatDuration((end === null ? now : Date.parse(end)) - Date.parse(time));
-  const doing = item.errorCode ?? item.live?.currentTool ?? awaited(item);
+  const doing = [
+    item.errorCode ?? item.live?.currentTool ?? awaited(item),
+    item.outcome === null ? '' : outcomeName(item.outcome),
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
   return [
     item.handle,
     item.status,

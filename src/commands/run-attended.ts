@@ -35,11 +35,11 @@ export async function attend(
     // The run of a key that was used long ago: how it ended is all that is left of it.
     if (created || floorOf(error) === null || !TERMINAL_STATUSES.has(workUnit.status)) throw error;
     await view.say(`It is ${workUnit.status}; its events were removed by retention.`);
-    return outcomeExitCode(workUnit.status, workUnit.errorCode);
+    return outcomeExitCode(workUnit.status, workUnit.errorCode, workUnit.outcome?.state ?? null);
   } finally {
     await view.close();
   }
-  const isOver = outcome.status !== 'running';
+  const isOver = outcome.status !== 'running' && outcome.left?.state !== 'pending';
   if (leave.signal.aborted && !isOver) return leaveRunning(context, workUnit, options);
   return conclude(context, workUnit, view, outcome, options);
 }
@@ -114,5 +114,5 @@ async function conclude(
     const lines = runSummary(workUnit.handle, outcome, config.workspace);
     for (const line of lines) await stderr.line(line);
   }
-  return outcomeExitCode(outcome.status, outcome.errorCode);
+  return outcomeExitCode(outcome.status, outcome.errorCode, outcome.left?.state ?? null);
 }

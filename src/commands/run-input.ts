@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type StartWorkUnitInput, startWorkUnitSchema } from '../api/schemas.ts';
 import { OutliveError } from '../domain/errors.ts';
+import type { LeftoverPolicy, OutcomeContract } from '../domain/outcome.ts';
 import { LEASE_TYPES, type LeaseRequest, type SubjectPolicy } from '../domain/resources.ts';
 import type { LostPolicy } from '../domain/resume.ts';
 import type { SandboxMode } from '../domain/sandbox.ts';
@@ -32,6 +33,11 @@ export interface RunOptions {
   readonly onLost?: LostPolicy;
   readonly toolPolicy?: string;
   readonly sandbox?: SandboxMode;
+  readonly verify?: string;
+  readonly verifyTimeout?: string;
+  readonly output?: readonly string[];
+  readonly resultSchema?: string;
+  readonly leftovers?: LeftoverPolicy;
   readonly lease?: readonly string[];
   readonly after?: readonly string[];
   readonly afterNeeded?: string;
@@ -74,7 +80,7 @@ export async function buildRequest(
           ...(options.model === undefined ? {} : { model: options.model }),
           ...(options.toolPolicy === undefined
             ? {}
-            : { toolPolicy: readPolicy(options.toolPolicy) }),
+            : { toolPolicy: readJson(options.toolPolicy, '--tool-policy') as ToolPolicyInput }),
         };
   refuseBadFields(request);
   return request;
@@ -94,28 +100,50 @@ function commonFields(options: RunOptions, caller: Caller) {
       ? {}
       : { timeoutPolicy: { hardTimeoutMs: parseDuration(hardTimeout) } }),
     ...providerFields(options),
+    ...outcomeFields(options),
     ...resourceFields(options, caller),
     ...afterFields(options),
   };
 }
 
-/** The JSON of a policy, in a file or as it is. */
-function readPolicy(given: string): ToolPolicyInput {
-  const text = given.trimStart().startsWith('{') ? given : readText(given);
+/** The JSON that an option gives, in a file or as it is. */
+function readJson(given: string, option: string): unknown {
+  const text = given.trimStart().startsWith('{') ? given : readText(given, option);
   try {
-    return JSON.parse(text) as ToolPolicyInput;
+    return JSON.parse(text) as unknown;
   } catch (error) {
-    throw usage(`--tool-policy is not valid JSON: ${(error as Error).message}.`);
+    throw usage(`${option} is not valid JSON: ${(error as Error).message}.`);
   }
 }
 
-function readText(file: string): string {
+function readText(file: string, option: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw usage(`--tool-policy cannot be read: ${(error as Error).message}.`);
+    throw usage(`${option} cannot be read: ${(error as Error).message}.`);
   }
 }
+
+/** What it must leave behind, and what it must not. */
+function outcomeFields(options: RunOptions) {
+  const { verify, verifyTimeout, output: outputs, resultSchema, leftovers } = options;
+  if (verifyTimeout !== undefined && verify === undefined) {
+    throw usage('--verify-timeout is for --verify.');
+  }
+  const timeout = verifyTimeout === undefined ? {} : { timeoutMs: parseDuration(verifyTimeout) };
+  const outcome = {
+    ...(verify === undefined ? {} : { verify: { argv: ['sh', '-c', verify], ...timeout } }),
+    ...(outputs === undefined ? {} : { outputs: [...outputs] }),
+    ...(resultSchema === undefined ? {} : { result: { schema: readSchema(resultSchema) } }),
+  };
+  return {
+    ...(Object.keys(outcome).length === 0 ? {} : { outcome }),
+    ...(leftovers === undefined ? {} : { leftovers }),
+  };
+}
+
+type Schema = NonNullable<OutcomeContract['result']>['schema'];
+const readSchema = (given: string): Schema => readJson(given, '--result-schema') as Schema;
 
 /** Whose model it asks, how often when that fails, and for how much. */
 function providerFields({ maxCost, maxTokens, providerAttempts, preset }: RunOptions) {

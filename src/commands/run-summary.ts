@@ -3,20 +3,24 @@ import type { LastWord } from '../domain/spool.ts';
 import { workspaceFlag } from './context.ts';
 import { formatDuration } from './duration.ts';
 import { formatCost } from './live-figures.ts';
-import { outcomeText } from './outcome-text.ts';
+import { outcomeLine, outcomeText } from './outcome-text.ts';
 import type { RunOutcome } from './run-outcome.ts';
 import { sanitizeLine } from './sanitize.ts';
 
 /** One line on the end, and for other ends than success also why and where to look. */
 export function runSummary(handle: string, outcome: RunOutcome, workspace: string): string[] {
+  const { left } = outcome;
   const took = outcome.tookMs === null ? '' : ` after ${formatDuration(outcome.tookMs)}`;
   const head = [`${handle} ${outcome.status}${took}`, ...figures(outcome.lastWord)].join(' · ');
-  if (outcome.status === 'succeeded') return [head];
+  const found = left === null ? [] : [sanitizeLine(`outcome ${outcomeLine(left)}`)];
+  if (outcome.status === 'succeeded' && (left === null || left.state === 'satisfied')) {
+    return [head, ...found];
+  }
   const { errorCode, errorMessage } = outcome;
   const why = errorCode === null ? [] : [sanitizeLine(outcomeText(errorCode, errorMessage))];
   const flag = workspaceFlag(workspace);
   const where = `Look closer with: outlive show ${handle}${flag}, outlive logs ${handle}${flag}`;
-  return [head, ...why, where];
+  return [head, ...why, ...found, where];
 }
 
 function figures(word: LastWord | null): string[] {

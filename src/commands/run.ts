@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Started } from '../client/client.ts';
 import { EXIT } from '../domain/errors.ts';
+import { LEFTOVER_POLICIES } from '../domain/outcome.ts';
 import { SUBJECT_POLICIES } from '../domain/resources.ts';
 import { LOST_POLICIES } from '../domain/resume.ts';
 import { SANDBOX_MODES } from '../domain/sandbox.ts';
@@ -115,6 +116,16 @@ export function registerRun(program: Command, frame: Frame): void {
         'how far it is kept from everything else, or not run at all (default: as configured)',
       ).choices(SANDBOX_MODES),
     )
+    .option('--verify <command>', 'sh -c COMMAND after it: only status 0 makes it done')
+    .option('--verify-timeout <duration>', 'end that command after this long (default: 10m)')
+    .option('--output <path>', 'a file it must write, or a glob; may be repeated', collect)
+    .option('--result-schema <file>', 'the JSON it must return: a JSON Schema, or a file with it')
+    .addOption(
+      new Option(
+        '--leftovers <policy>',
+        'whether processes that it leaves behind fail it (default: ignore)',
+      ).choices(LEFTOVER_POLICIES),
+    )
     .option('--dry-run', 'print what systemd would be asked to start, and start nothing')
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')
@@ -125,7 +136,8 @@ export function registerRun(program: Command, frame: Frame): void {
 The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
 running and ends this command as an interrupt does, so that "&&" does not go on.
 
-Exit status: 0 succeeded, 1 failed, 2 usage, 4 no daemon, 5 conflict,
+Exit status: 0 succeeded (and left what --verify, --output and --result-schema
+ask for), 1 failed, 2 usage, 4 no daemon, 5 conflict,
 124 a timeout, 130 cancelled (or Ctrl-C here).
 ${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`,
     )

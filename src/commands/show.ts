@@ -5,7 +5,7 @@ import { EXIT } from '../domain/errors.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
 import { formatCost } from './live-figures.ts';
-import { outcomeText } from './outcome-text.ts';
+import { outcomeLine, outcomeText } from './outcome-text.ts';
 import { spendText } from './providers.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { table } from './table.ts';
@@ -77,8 +77,15 @@ function afterField({ after, afterNeeded }: WorkUnitView): Field[] {
   return [['after', `${some}${list.join(', ')}`]];
 }
 
-function outcome({ errorCode, errorMessage }: WorkUnitView): Field[] {
-  return errorCode === null ? [] : [['why', outcomeText(errorCode, errorMessage)]];
+function outcome({ errorCode, errorMessage, outcome: left }: WorkUnitView): Field[] {
+  const why: Field[] = errorCode === null ? [] : [['why', outcomeText(errorCode, errorMessage)]];
+  if (left === null) return why;
+  return [
+    ...why,
+    ['outcome', outcomeLine(left)],
+    ...(left.verify === null ? [] : ([['verified by', left.verify]] satisfies Field[])),
+    ...(left.result === null ? [] : ([['result', JSON.stringify(left.result)]] satisfies Field[])),
+  ];
 }
 
 function attempts(list: readonly AttemptView[]): string[] {

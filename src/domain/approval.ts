@@ -34,7 +34,8 @@ export type CheckpointFailure = keyof typeof CHECKPOINT_FAILURES;
 export interface Checkpoint {
   readonly status: ApprovalStatus;
   readonly checkpoint: CheckpointState;
-  readonly decidedAt: string | null;
+  /** Lines were lost, or could not be seen, after it was decided and before its start was. */
+  readonly doubted: boolean;
   readonly startAttemptId: string | null;
   readonly ended: boolean;
 }
@@ -70,17 +71,17 @@ export type CheckpointVerdict =
 
 /**
  * Decides from the row and the spool of the attempt that could have acted, which was read to
- * its end: `damagedAt` is when something of it was found missing or unreadable. A start is on
- * the disk before the call acts, so a whole spool without one proves that nothing was done.
+ * its end. A start is on the disk before the call acts, so a whole spool without one proves that
+ * nothing was done; where it is not whole the row is doubted.
+ * A start outweighs all else: a store that was put back may know the start and no answer.
  */
-export function judgeCheckpoint(row: Checkpoint, damagedAt: string | null): CheckpointVerdict {
+export function judgeCheckpoint(row: Checkpoint): CheckpointVerdict {
   if (row.checkpoint !== 'waiting' && row.checkpoint !== 'resume_pending') return 'over';
+  if (row.startAttemptId !== null) return row.ended ? 'finished' : 'effect_unknown';
   if (row.status === 'pending') return 'wait';
   if (row.status === 'denied') return 'tell';
   if (row.status !== 'approved') return 'over';
-  if (row.startAttemptId !== null) return row.ended ? 'finished' : 'effect_unknown';
-  const mayHaveBegun = damagedAt !== null && row.decidedAt !== null && damagedAt >= row.decidedAt;
-  return mayHaveBegun ? 'effect_unknown' : 'grant';
+  return row.doubted ? 'effect_unknown' : 'grant';
 }
 
 /** Where a suspension may begin, and nowhere else. */

@@ -55,6 +55,9 @@ const lost = (code: LossCode): Outcome => ({ kind: 'lost', code, message: descri
 /** systemd measures from exec, the wrapper's own clock starts a little later. */
 const DEADLINE_SLACK_MS = 1_000;
 
+/** Processes left behind that a message names; the event has all that are known. */
+const NAMED_LEFTOVERS = 10;
+
 const endedByTerm = (end: ProcessEnd | null): boolean =>
   end?.how === 'killed' && end.signal === 'TERM';
 
@@ -169,6 +172,16 @@ function abnormalEnd(evidence: Evidence): Outcome | null {
   return null;
 }
 
+/** It ended well and was to leave nobody behind: a failure that names who was there. */
+function leftBehind({ lastWord, leftoverPolicy }: Evidence): Outcome | null {
+  const left = lastWord?.leftovers ?? [];
+  if (leftoverPolicy !== 'fail' || left.length === 0) return null;
+  const named = left.slice(0, NAMED_LEFTOVERS).map(({ name, pid }) => `${name} (${pid})`);
+  const more = left.length - named.length;
+  const names = [...named, ...(more > 0 ? [`${more} more`] : [])].join(', ');
+  return failed('leftovers', `${describeOutcome('leftovers')}: ${names}`);
+}
+
 /** The rules, first match wins. */
 export const RULES: readonly Rule[] = [
   {
@@ -246,12 +259,13 @@ export const RULES: readonly Rule[] = [
   },
   {
     number: 13,
-    when: 'the last word is good, with exit status 0 or none known, or a SIGTERM that came after it',
+    when: 'the last word is good, with exit status 0 or none known, or a SIGTERM that came after it; failed where it had to leave no process behind and did',
     decide: (evidence) => {
       const { lastWord, end } = evidence;
       if (lastWord?.verdict !== 'ok') return null;
       const well = end?.status === 0 || isExitUnknown(end) || finishedBeforeTerm(evidence);
-      return well ? { kind: 'succeeded' } : null;
+      if (!well) return null;
+      return leftBehind(evidence) ?? { kind: 'succeeded' };
     },
   },
   {

@@ -20,6 +20,8 @@ export const DAEMON_EVENT_TYPES = [
   'work_unit.failed',
   'work_unit.cancelled',
   'work_unit.stale',
+  /** What success was to leave behind was looked at, after the end; see outcome.ts. */
+  'outcome.settled',
   'lease.acquired',
   'lease.renewed',
   'lease.released',

@@ -1,5 +1,6 @@
 /** What is known of an attempt's end, gathered from several witnesses. Pure data. */
 import { z } from 'zod';
+import type { LeftoverPolicy } from './outcome.ts';
 import type { CancellationCode, FailureCode } from './outcome-codes.ts';
 import type { LastWord, Opened } from './spool.ts';
 import type { Actor } from './work-unit.ts';
@@ -119,4 +120,6 @@ export interface Evidence {
   readonly hardTimeoutMs: number;
   /** Boot id or manager instance of the attempt are no longer the running ones. */
   readonly hostChanged: boolean;
+  /** Absent in what was stored by a daemon before this: then they are ignored. */
+  readonly leftoverPolicy?: LeftoverPolicy;
 }

@@ -34,6 +34,7 @@ export const FAILURES = {
   model_error: 'The model provider answered with an error',
   aborted: 'The runner was aborted',
   runtime_interrupted_no_checkpoint: 'It was lost with the machinery it ran in',
+  leftovers: 'It ended and left processes behind',
   disk_full: 'There was no space left for it',
   spool_lost: 'Its last word could not be written',
 } as const;

@@ -14,6 +14,18 @@ const text = (max: number) =>
       'holds a NUL or half of a character',
     );
 
+/** True for a relative path that goes up and out of where it begins. */
+function leaves(value: string): boolean {
+  if (value.startsWith('/')) return false;
+  let depth = 0;
+  for (const part of value.split('/')) {
+    if (part === '..') depth -= 1;
+    else if (part !== '' && part !== '.') depth += 1;
+    if (depth < 0) return true;
+  }
+  return false;
+}
+
 /** A command that judges what was left behind: status 0 is a yes. */
 export const verifySchema = z.strictObject({
   argv: z.array(text(131_072)).min(1).max(4096),
@@ -30,7 +42,16 @@ export const outcomeContractSchema = z
   .strictObject({
     verify: verifySchema.optional(),
     /** Paths or globs below the working directory, or absolute: each has to match something newer than the start. */
-    outputs: z.array(text(4096)).min(1).max(64).optional(),
+    outputs: z
+      .array(
+        text(4096).refine(
+          (value) => !leaves(value),
+          'leaves the working directory: give it as an absolute path',
+        ),
+      )
+      .min(1)
+      .max(64)
+      .optional(),
     /** JSON that the runner has to return; see docs/concepts.md for how. */
     result: z
       .strictObject({
@@ -49,6 +70,9 @@ export type OutcomeContract = z.output<typeof outcomeContractSchema>;
 
 export const OUTCOME_STATES = ['pending', 'satisfied', 'blocked', 'refuted', 'skipped'] as const;
 export type OutcomeState = (typeof OUTCOME_STATES)[number];
+
+/** `ownerType` of the work unit that verifies; its `ownerId` is the work unit that is judged. */
+export const OUTCOME_VERIFY = 'outcome_verify';
 
 /** Why an outcome is not satisfied, each with the sentence a person reads. */
 export const OUTCOME_REASONS = {

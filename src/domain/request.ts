@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { afterSchema } from './dependencies.ts';
 import { handleSchema } from './names.ts';
+import { LEFTOVER_POLICIES, outcomeContractSchema } from './outcome.ts';
 import { providerRetrySchema } from './provider-retry.ts';
 import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { LOST_POLICIES } from './resume.ts';
@@ -57,6 +58,10 @@ const startFields = {
   sandbox: z.enum(SANDBOX_MODES).optional(),
   /** Work that must have had its outcome before this begins; it is queued meanwhile. */
   after: afterSchema.optional(),
+  /** What it must leave behind to count as done, whatever its process says of itself. */
+  outcome: outcomeContractSchema.optional(),
+  /** Whether processes that a run leaves behind, which are swept either way, fail it; `ignore` when absent. */
+  leftovers: z.enum(LEFTOVER_POLICIES).optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -35,6 +35,7 @@ const rowSchema = z.object({
   startAttemptId: z.string().nullable(),
   startCallId: z.string().nullable(),
   ended: z.int().transform((value) => value === 1),
+  doubted: z.int().transform((value) => value === 1),
   failureCode: z
     .enum(Object.keys(CHECKPOINT_FAILURES) as [CheckpointFailure, ...CheckpointFailure[]])
     .nullable(),
@@ -46,7 +47,7 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_id AS attemptId,
   status, requested_at AS requestedAt, expires_at AS expiresAt, decided_at AS decidedAt,
   decided_by AS decidedBy, decision_reason AS decisionReason, checkpoint, revision,
   bound_attempt_id AS boundAttemptId, start_attempt_id AS startAttemptId,
-  start_call_id AS startCallId, ended, failure_code AS failureCode`;
+  start_call_id AS startCallId, ended, doubted, failure_code AS failureCode`;
 
 /** What a question is stored with. */
 export interface NewApproval {
@@ -76,6 +77,7 @@ export interface ApprovalPatch {
   readonly startAttemptId?: string;
   readonly startCallId?: string;
   readonly ended?: 1;
+  readonly doubted?: 1;
   readonly failureCode?: CheckpointFailure;
 }
 
@@ -89,6 +91,7 @@ const PATCH_COLUMNS: Readonly<Record<keyof ApprovalPatch, string>> = {
   startAttemptId: 'start_attempt_id',
   startCallId: 'start_call_id',
   ended: 'ended',
+  doubted: 'doubted',
   failureCode: 'failure_code',
 };
 

@@ -19,7 +19,7 @@ export const AFTER = 'after ';
  * lane, its provider, money or other work does not starve, however long: nothing is kept free for a
  * channel or a provider that is paused.
  */
-const GATES = ['slot channel_parallel ', 'provider ', 'spend ', AFTER] as const;
+const GATES = ['slot channel_parallel ', 'provider ', 'spend ', 'approval ', AFTER] as const;
 
 /** True for what nothing else may be kept free for meanwhile. */
 export const isGate = (resource: string): boolean =>

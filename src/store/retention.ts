@@ -37,6 +37,12 @@ const NOT_AWAITED = (id: string): string => `NOT EXISTS (SELECT 1
 const MEANT = `SELECT id FROM work_unit_attempts
   WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`;
 
+/** What is still to be judged, and what judges it, are needed whole. */
+const JUDGED = `AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
+       WHERE outcome.work_unit_id = work_units.id AND outcome.state = 'pending')
+     AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
+       WHERE outcome.verify_id = work_units.id AND outcome.state = 'pending')`;
+
 function compactions(db: Database, workspace: string) {
   const compactable = db.prepare<Record<string, string | number>>(
     `SELECT id, status, ended_at AS endedAt, last_seq - floor_seq AS events
@@ -45,6 +51,7 @@ function compactions(db: Database, workspace: string) {
        AND ended_at IS NOT NULL AND (ended_at, id) > (@endedAt, @id)
        AND id NOT IN (SELECT work_unit_id FROM compactions)
        AND ${NOT_AWAITED('work_units.id')}
+     ${JUDGED}
      ORDER BY ended_at, id LIMIT @limit`,
   );
   const begin = db.prepare<Record<string, string>>(
@@ -55,6 +62,7 @@ function compactions(db: Database, workspace: string) {
        AND ${NOT_AWAITED('work_units.id')}
        AND NOT EXISTS (SELECT 1 FROM work_unit_attempts AS attempt
          WHERE attempt.work_unit_id = @id AND attempt.${ACTIVE_ATTEMPT})
+     ${JUDGED}
      ON CONFLICT DO NOTHING`,
   );
   const raiseFloor = db.prepare<Record<string, string>>(

@@ -13,12 +13,14 @@ import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
 import { type Executors, executorStatements } from './executors.ts';
 import { instanceStatements, type RuntimeInstance, type Takeover } from './instances.ts';
+import { type LedgerLines, ledgerStatements } from './ledger.ts';
 import { type LinearDeliveries, linearDeliveryStatements } from './linear-deliveries.ts';
 import { type LinearFacts, linearFactStatements } from './linear-facts.ts';
 import { type LinearOutbox, linearOutboxStatements } from './linear-outbox.ts';
 import { type LinearCounts, linearCountStatements } from './linear-status.ts';
 import { type LinearTurns, linearTurnStatements } from './linear-turns.ts';
 import { openDatabase, storeError } from './open.ts';
+import { type Outcomes, outcomeStatements } from './outcomes.ts';
 import type { RuntimeOwner } from './owner-file.ts';
 import { type Providers, providerStatements } from './providers.ts';
 import { type Queue, queueStatements } from './queue.ts';
@@ -42,8 +44,10 @@ export interface Store {
   readonly channels: Channels;
   readonly dependencies: Dependencies;
   readonly diagnostics: Diagnostics;
+  readonly ledger: LedgerLines;
   readonly retention: Retention;
   readonly providers: Providers;
+  readonly outcomes: Outcomes;
   readonly linear: LinearTurns;
   readonly spend: Spending;
   readonly linearDeliveries: LinearDeliveries;
@@ -90,7 +94,9 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     channels: speaking(channelStatements(db, workspace), file),
     dependencies: speaking(dependencyStatements(db), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    ledger: speaking(ledgerStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
+    outcomes: speaking(outcomeStatements(db), file),
     linear: speaking(linearTurnStatements(db, workspace), file),
     providers: speaking(providerStatements(db, workspace), file),
     spend: speaking(spendStatements(db, workspace), file),

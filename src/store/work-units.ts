@@ -1,6 +1,7 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
+import { LEFTOVER_POLICIES, outcomeContractSchema } from '../domain/outcome.ts';
 import { providerRetrySchema } from '../domain/provider-retry.ts';
 import type { ResumeNote } from '../domain/resume.ts';
 import { LOST_POLICIES, resumeNoteSchema } from '../domain/resume.ts';
@@ -33,6 +34,9 @@ export const storedRequestSchema = z.looseObject({
   providerRetry: providerRetrySchema.partial().optional(),
   spendCeiling: spendCeilingSchema.optional(),
   sandbox: z.enum(SANDBOX_MODES).optional(),
+  exclusive: z.boolean().optional(),
+  outcome: outcomeContractSchema.optional(),
+  leftovers: z.enum(LEFTOVER_POLICIES).optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 

@@ -87,7 +87,8 @@ function reservation(context: Context, workUnitId: string, needs: readonly Need[
   if (starving === null || starving === workUnitId) return null;
   const wanted = store.resources.needsOf(starving).filter((need) => need.form === 'lease');
   const clash = leases.find((lease) => wanted.some((need) => leasesConflict(need, lease)));
-  if (!clash) return null;
+  // What verifies goes before everybody in its tree: it judges what is there now.
+  if (!clash || store.outcomes.byVerify(workUnitId) !== null) return null;
   const handle = store.workUnits.get(starving)?.handle ?? starving;
   return {
     waitFor: `reserved ${starving}`,

@@ -3,7 +3,7 @@
  * commit (approval-ledger.ts) the only writers of checkpoints. A caller whose view is stale
  * gets a typed conflict, and nothing of its transaction stays.
  */
-import { type Suspension, suspensionOf } from '../domain/approval.ts';
+import { judgeCheckpoint, type Suspension, suspensionOf } from '../domain/approval.ts';
 import { TERMINAL_ATTEMPT_STATUSES } from '../domain/work-unit.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
@@ -49,6 +49,31 @@ function provenRows(context: Context, transaction: Transaction, workUnitId: stri
   });
 }
 
+/** Why nobody may be bound to it now; null when somebody may. */
+function unclear({ store }: Context, row: ApprovalRow): string | null {
+  if (row.status === 'pending') return 'it is not decided';
+  if (row.startAttemptId !== null) return 'its call was begun before';
+  const acting = store.attempts.get(row.boundAttemptId ?? row.attemptId);
+  return acting === null || TERMINAL_ATTEMPT_STATUSES.has(acting.status)
+    ? null
+    : `attempt ${acting.id} may still act on it`;
+}
+
+/** The question because of which queued work cannot be claimed, and why; null as a rule. */
+export function unclearApproval(
+  context: Context,
+  workUnitId: string,
+): { readonly id: string; readonly why: string } | null {
+  for (const row of context.store.approvals.open(workUnitId)) {
+    const why = brokenLineage(context, row) === null ? unclear(context, row) : null;
+    if (why !== null) return { id: row.id, why };
+  }
+  return null;
+}
+
+/** What work is set aside under until this question is settled. */
+export const approvalGate = (approvalId: string): string => `approval ${approvalId}`;
+
 /**
  * commitApprovalResumeClaim: binds what was decided and not acted on to a replacement attempt.
  * Must run in the transaction that makes that attempt and takes its leases and slots.
@@ -66,11 +91,13 @@ export function commitApprovalResumeClaim(
     if (workUnit.activeAttemptId !== attempt.id || attempt.workUnitId !== row.workUnitId) {
       throw conflict(row, 'the replacement is not the active attempt of its work unit');
     }
-    if (row.status === 'pending') throw conflict(row, 'it is not decided');
-    if (row.startAttemptId !== null) throw conflict(row, 'its call was begun before');
-    const acting = transaction.attempt(row.boundAttemptId ?? row.attemptId);
-    if (!TERMINAL_ATTEMPT_STATUSES.has(acting.status)) {
-      throw conflict(row, `attempt ${acting.id} may still act on it`);
+    const why = unclear(context, row);
+    if (why !== null) throw conflict(row, why);
+    // The last lock: whatever let the work go on, a call that may have been made is not handed out.
+    if (judgeCheckpoint(row) === 'effect_unknown') {
+      const failed = { checkpoint: 'resume_failed', failureCode: 'effect_unknown' } as const;
+      changeApproval(ledgerOf(context, transaction), row, failed, 'effect_unknown');
+      continue;
     }
     const patch = { checkpoint: 'resume_pending', boundAttemptId: attempt.id } as const;
     changeApproval(ledgerOf(context, transaction), row, patch, 'resume_claim');

@@ -4,7 +4,7 @@ import { type Actor, TERMINAL_ATTEMPT_STATUSES, type WorkUnitStatus } from '../d
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
-import { ledgerOf } from './approval-commits.ts';
+import { approvalGate, ledgerOf } from './approval-commits.ts';
 import { endWait } from './approval-ingest.ts';
 import { changeApproval } from './approval-ledger.ts';
 import type { Context } from './context.ts';
@@ -50,8 +50,16 @@ function requireEnding(row: ApprovalRow, { handle, status }: WorkUnitRow): void 
   throw closed(row, `is denied, and its work goes on; to end it: outlive cancel ${handle}`);
 }
 
+/** Queued beside an open question it should not be; if it is, the answer lets it go. */
+const ANSWERABLE: ReadonlySet<string> = new Set([
+  'queued',
+  'claimed',
+  'running',
+  'waiting_for_approval',
+]);
+
 function requireOpenWork(row: ApprovalRow, { handle, status }: WorkUnitRow): void {
-  if (status === 'waiting_for_approval' || status === 'running' || status === 'claimed') return;
+  if (ANSWERABLE.has(status)) return;
   throw new OutliveError(
     'state_conflict',
     `${handle} is ${status}: nobody waits for approval ${row.id}.`,
@@ -79,6 +87,12 @@ function goOn(context: Context, transaction: Transaction, workUnit: WorkUnitRow)
     actor: 'system',
     data: { reason: 'approval_resume' },
   });
+}
+
+/** Whoever may act on the answer lives, and nothing that it writes is seen any more. */
+function isUnseen({ store }: Context, { boundAttemptId, attemptId }: ApprovalRow): boolean {
+  const acting = store.attempts.get(boundAttemptId ?? attemptId);
+  return acting?.spoolCut === true && !TERMINAL_ATTEMPT_STATUSES.has(acting.status);
 }
 
 /**
@@ -119,9 +133,11 @@ export function decideWithin(
       decidedAt: transaction.at,
       decidedBy: actor,
       decisionReason: reason,
+      ...(decision === 'approved' && isUnseen(context, asked) ? { doubted: 1 as const } : {}),
     },
     'decided',
   );
+  context.store.queue.wakeEvery(approvalGate(id));
   if (decision === 'denied' && request.fail) {
     failQuestion(context, transaction, workUnit.id, 'approval_denied', reason);
   } else goOn(context, transaction, workUnit);

@@ -134,7 +134,9 @@ function resolved(context: Context, transaction: Transaction, speaker: Speaker, 
   if (resolution === 'denied' && row.status === 'denied') {
     closeRow(context, transaction, row, 'denial_heard');
   }
-  if (resolution !== 'dropped' || row.checkpoint !== 'waiting') return;
+  // Heard an answer that the store does not know: it was put back from before it.
+  const isForgotten = resolution === 'denied' && row.status === 'pending';
+  if ((resolution !== 'dropped' && !isForgotten) || row.checkpoint !== 'waiting') return;
   const status = row.status === 'pending' ? 'dropped' : row.status;
   const patch = { status, checkpoint: 'closed' } as const;
   changeApproval(ledgerOf(context, transaction), row, patch, 'dropped');
@@ -151,8 +153,25 @@ function begun(context: Context, transaction: Transaction, speaker: Speaker, lin
   const row = approvals.get(approvalId);
   if (row?.workUnitId !== speaker.workUnitId || row.startAttemptId !== null) return;
   if (row.fingerprint !== fingerprint) return;
-  const patch = { startAttemptId: speaker.id, startCallId: toolCallId } as const;
+  // Begun without an answer: the store was put back from before it. The question is over, and
+  // the word of the spool is none of a person's: it is not called approved.
+  const status = row.status === 'pending' ? 'dropped' : row.status;
+  const patch = { status, startAttemptId: speaker.id, startCallId: toolCallId } as const;
   changeApproval(ledgerOf(context, transaction), row, patch, 'call_begun');
+  if (row.status === 'pending') endWait(context, transaction, transaction.attempt(speaker.id));
+}
+
+/**
+ * Lines of this attempt are lost: whether one of them was the start of a call that it might
+ * begin nobody can know. A start that is seen later ends the doubt.
+ */
+export function doubtStarts(context: Context, transaction: Transaction, speaker: Speaker): void {
+  for (const row of context.store.approvals.open(speaker.workUnitId)) {
+    const isActing = (row.boundAttemptId ?? row.attemptId) === speaker.id;
+    if (!isActing || row.status !== 'approved' || row.startAttemptId !== null || row.doubted)
+      continue;
+    changeApproval(ledgerOf(context, transaction), row, { doubted: 1 }, 'spool_damaged');
+  }
 }
 
 function ended(context: Context, transaction: Transaction, speaker: Speaker, line: Line): void {

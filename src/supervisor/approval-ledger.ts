@@ -64,7 +64,7 @@ export function endOfRow(row: ApprovalRow): ApprovalPatch {
     failureCode,
   });
   if (row.status === 'pending') return { status: 'dropped', checkpoint: 'closed' };
-  if (judgeCheckpoint(row, null) === 'effect_unknown') return failed('effect_unknown');
+  if (judgeCheckpoint(row) === 'effect_unknown') return failed('effect_unknown');
   if (row.checkpoint === 'resume_pending') {
     return row.ended || row.status === 'denied' ? { checkpoint: 'resumed' } : failed('work_ended');
   }

@@ -21,6 +21,25 @@ interface Judged {
   readonly verdict: CheckpointVerdict;
 }
 
+const UNKNOWN = 'approval_resume_effect_unknown';
+
+/** What a person is told of calls nobody knows the effect of. */
+function unknownMessage(rows: readonly ApprovalRow[]): string {
+  const calls = rows.map(({ tool, id }) => `${tool} (approval ${id})`).join(', ');
+  return `${describeOutcome(UNKNOWN)}: ${calls}. Find out, then retry it or leave it.`;
+}
+
+/** How work has to fail that would go on otherwise; null when every approved call is accounted for. */
+export function unknownCalls(
+  { store }: Context,
+  attempt: AttemptRow,
+): { code: typeof UNKNOWN; message: string } | null {
+  const rows = store.approvals
+    .open(attempt.workUnitId)
+    .filter((row) => judgeCheckpoint(row) === 'effect_unknown');
+  return rows.length === 0 ? null : { code: UNKNOWN, message: unknownMessage(rows) };
+}
+
 function failUnknown(
   context: Context,
   transaction: Transaction,
@@ -28,15 +47,12 @@ function failUnknown(
   attempt: AttemptRow,
   judged: readonly Judged[],
 ): void {
-  const code = 'approval_resume_effect_unknown';
-  const unknown = judged.filter(({ verdict }) => verdict === 'effect_unknown');
-  for (const { row } of unknown) {
+  const unknown = judged.flatMap(({ row, verdict }) => (verdict === 'effect_unknown' ? [row] : []));
+  for (const row of unknown) {
     const patch = { checkpoint: 'resume_failed', failureCode: 'effect_unknown' } as const;
     changeApproval(ledgerOf(context, transaction), row, patch, 'effect_unknown');
   }
-  const calls = unknown.map(({ row }) => `${row.tool} (approval ${row.id})`).join(', ');
-  const errorMessage = `${describeOutcome(code)}: ${calls}. Find out, then retry it or leave it.`;
-  const failure = { errorCode: code, errorMessage };
+  const failure = { errorCode: UNKNOWN, errorMessage: unknownMessage(unknown) };
   transaction.moveWorkUnit(workUnit, 'runner_failed', {
     actor: 'system',
     attemptId: attempt.id,
@@ -126,14 +142,17 @@ export function settleApprovals(
   evidence: LossEvidence,
 ): boolean {
   const { store, entropy } = context;
-  if (seen.status !== 'running' && seen.status !== 'waiting_for_approval') return false;
+  const isAsking = seen.status === 'running' || seen.status === 'waiting_for_approval';
+  if (!isAsking && seen.status !== 'claimed') return false;
   const judged = store.approvals
     .open(seen.id)
-    .map((row) => ({ row, verdict: judgeCheckpoint(row, attempt.spoolDamagedAt) }));
+    .map((row) => ({ row, verdict: judgeCheckpoint(row) }));
   if (judged.some(({ verdict }) => verdict === 'effect_unknown')) {
     failUnknown(context, transaction, seen, attempt, judged);
     return true;
   }
+  // Never seen to run: a loss like any other, and what it was to act on is bound anew.
+  if (!isAsking) return false;
   const open = closeFinished(context, transaction, judged);
   if (open.length === 0) {
     if (seen.status !== 'waiting_for_approval') return false;

@@ -4,7 +4,7 @@
  * of the attempt's own directory, reached over no link, or nothing.
  */
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
@@ -101,6 +101,53 @@ async function* readPieces({ handle, bytes }: OpenFile): AsyncGenerator<Buffer, 
     }
   } finally {
     await handle.close();
+  }
+}
+
+/** Opens below `parent` over no link, holding each directory only as long as it takes. */
+function openBelow(parent: string, [name = '', ...rest]: readonly string[]): number {
+  if (rest.length === 0) return openSync(path.join(parent, name), FILE);
+  const directory = openSync(path.join(parent, name), DIRECTORY);
+  try {
+    return openBelow(`/proc/self/fd/${directory}`, rest);
+  } finally {
+    closeSync(directory);
+  }
+}
+
+export interface Tail {
+  readonly text: string;
+  /** False where there is more before it. */
+  readonly whole: boolean;
+}
+
+/**
+ * The last `maxBytes` of what an ended attempt printed. Not in pieces and at once: for what
+ * must be known before anybody else may begin. Empty where no such file of ours is there.
+ */
+export function capturedTail(
+  { attemptsDirectory }: Settings,
+  { workUnitId, id }: Owner,
+  kind: 'stdout' | 'stderr',
+  maxBytes: number,
+): Tail {
+  let fd: number;
+  try {
+    fd = openBelow(attemptsDirectory, [workUnitId, id, ATTEMPT_FILES[kind]]);
+  } catch (error) {
+    if (nothingThere(error)) return { text: '', whole: true };
+    throw error;
+  }
+  try {
+    const info = fstatSync(fd);
+    const { size, nlink } = info;
+    if (!info.isFile() || nlink !== 1) return { text: '', whole: true };
+    const bytes = Buffer.alloc(Math.min(size, maxBytes));
+    const from = size - bytes.length;
+    const read = readSync(fd, bytes, 0, bytes.length, from);
+    return { text: bytes.toString('utf8', 0, read), whole: from === 0 };
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -10,6 +10,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { approvalSpec } from './approval-spec.ts';
 import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
+import { verifyEnvironment } from './outcome-verify.ts';
 import { spendOfUnit } from './spend-gate.ts';
 import { timeoutsOf } from './time-left.ts';
 import { removeTree } from './trees.ts';
@@ -83,6 +84,15 @@ export async function writeDurably(file: string, content: string): Promise<void>
   await syncDirectory(path.dirname(file));
 }
 
+/** Makes a directory whose name is still there after a power cut: what is synced in it needs it. */
+async function makeDurably(directory: string): Promise<void> {
+  const first = await mkdir(directory, { recursive: true, mode: 0o700 });
+  if (first === undefined) return;
+  for (let made = directory; made.length >= first.length; made = path.dirname(made)) {
+    await syncDirectory(path.dirname(made));
+  }
+}
+
 function launchFile(
   context: Context,
   workUnit: WorkUnitRow,
@@ -119,6 +129,7 @@ function launchFile(
       OUTLIVE_WORKSPACE: context.workspace,
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
+      ...verifyEnvironment(context, workUnit.id),
     },
     credentialVariables: isPi ? variablesOfPi(settings) : [],
     keyProxy: isPi ? settings.policies.keyProxy : [],
@@ -148,7 +159,7 @@ export async function prepareAttempt(
 ): Promise<AttemptPaths> {
   const paths = attemptPaths(context.settings, attempt);
   const privately = { recursive: true, mode: 0o700 } as const;
-  await mkdir(paths.directory, privately);
+  await makeDurably(paths.directory);
   await mkdir(path.dirname(paths.sessionFile), privately);
   await mkdir(paths.runtime, privately);
   if (workUnit.runnerId === 'pi') await mkdir(paths.decisions, privately);
@@ -227,6 +238,8 @@ export async function revokeClaim(
 ): Promise<'wrapper' | 'revoked'> {
   const claim: ClaimFile = { v: 1, by: 'revoked', nonce: attempt.nonce, runtimeInstanceId };
   const temporary = `${paths.claim}.revoke-${runtimeInstanceId}`;
+  // Was its unit seen, so was its directory: one that is gone took with it who had the claim.
+  if (attempt.status !== 'created' && !(await isThere(paths.directory))) return 'wrapper';
   await mkdir(paths.directory, { recursive: true, mode: 0o700 });
   const handle = await open(temporary, NEW_FILE, 0o600);
   try {
@@ -245,6 +258,12 @@ export async function revokeClaim(
   }
   return (await readClaim(paths)) === 'revoked' ? 'revoked' : 'wrapper';
 }
+
+const isThere = (file: string): Promise<boolean> =>
+  lstat(file).then(
+    () => true,
+    (error: unknown) => (error as NodeJS.ErrnoException).code !== 'ENOENT',
+  );
 
 /** True when the halt script left its marker for this attempt. */
 export async function hasHaltMarker(paths: AttemptPaths): Promise<boolean> {

@@ -12,7 +12,7 @@ import {
   passOn,
   takeResources,
 } from './admission.ts';
-import { commitApprovalResumeClaim } from './approval-commits.ts';
+import { approvalGate, commitApprovalResumeClaim, unclearApproval } from './approval-commits.ts';
 import type { Context } from './context.ts';
 import { memoryGate } from './gates.ts';
 import { noteStart } from './provider-gate.ts';
@@ -107,6 +107,15 @@ function setAside(
   return [heldBy];
 }
 
+/** Nothing behind it waits for a question that should have been settled before it was queued. */
+function setAsideUnclear(context: Context, transaction: Transaction, { id }: Waiting): boolean {
+  const open = unclearApproval(context, id);
+  if (open === null) return false;
+  context.log.error({ workUnitId: id, approvalId: open.id }, `cannot be claimed: ${open.why}`);
+  context.store.queue.block(id, approvalGate(open.id), transaction.at);
+  return true;
+}
+
 /**
  * Claims by priority, then age; every few claims by age alone. A unit that cannot start
  * is set aside under the resource it waits for, so the next look passes it by.
@@ -124,6 +133,10 @@ export function createClaimer(context: Context): () => ClaimResult {
         const candidate = byAge ? queue.oldest(transaction.at) : queue.best(transaction.at);
         if (!candidate) return null;
         const blocker = findBlocker(context, candidate.id, resources.needsOf(candidate.id));
+        if (!blocker && setAsideUnclear(context, transaction, candidate)) {
+          passOn(context, candidate.wokenBy);
+          continue;
+        }
         if (!blocker) {
           const made = makeAttempt(context, transaction, transaction.workUnit(candidate.id));
           passOn(context, candidate.wokenBy);

@@ -183,6 +183,7 @@ export async function gatherEvidence(
     startProblem: attempt.startProblem,
     hardTimeoutMs: workUnit ? timeoutsOf(workUnit, attempt).hardTimeoutMs : 0,
     hostChanged: hostChanged(attempt, host),
+    ...(workUnit?.request.leftovers === 'fail' ? { leftoverPolicy: 'fail' } : {}),
   };
   const lost = classify(evidence).outcome.kind === 'lost';
   const loss = lost && workUnit ? await gatherLoss(workUnit, paths) : null;

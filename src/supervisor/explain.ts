@@ -8,6 +8,7 @@ import { type Maker, TERMINAL_STATUSES } from '../domain/work-unit.ts';
 import type { ApprovalRow } from '../store/approvals.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { DependencyRows } from '../store/dependencies.ts';
+import type { OutcomeRow } from '../store/outcomes.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { findBlocker } from './admission.ts';
 import type { Context } from './context.ts';
@@ -161,18 +162,27 @@ function waitsFor(questions: readonly ApprovalRow[]): string {
   return `It waits for a person: ${asked.join('; ')}.`;
 }
 
+/** What it had to leave behind; nothing of an end that a retry undid. */
+function outcomeWords(status: WorkUnitRow['status'], outcome: OutcomeRow | null): string {
+  if (outcome === null || !TERMINAL_STATUSES.has(status)) return '';
+  const { state, code, message } = outcome;
+  const name = code === null ? state : `${state}(${code})`;
+  return ` Its outcome is ${name}${message === null ? '' : `: ${message}`}.`;
+}
+
 function summaryOf(
   workUnit: WorkUnitRow,
   waiting: Waiting | null,
   last: AttemptReason | null,
   questions: readonly ApprovalRow[],
+  outcome: OutcomeRow | null,
 ) {
   const { status, errorCode, errorMessage } = workUnit;
   if (waiting) return `It is queued: ${waiting.reason}.`;
   const rule = last?.rule ? ` (rule ${last.rule.number}: ${last.rule.when})` : '';
   if (TERMINAL_STATUSES.has(status) || status === 'stale') {
     const why = [errorCode, errorMessage].filter((part) => part !== null).join(', ');
-    return `It is ${status}${why === '' ? '' : `: ${why}`}${rule}.`;
+    return `It is ${status}${why === '' ? '' : `: ${why}`}${rule}.${outcomeWords(status, outcome)}`;
   }
   const since = workUnit.startedAt ?? workUnit.updatedAt;
   if (status === 'waiting_for_approval') return waitsFor(questions);
@@ -190,7 +200,13 @@ export function explain(context: Context, workUnit: WorkUnitRow): Explained {
     waiting,
     attempts,
     spend: spendOfUnit(context, workUnit),
-    summary: summaryOf(workUnit, waiting, attempts.at(-1) ?? null, questions),
+    summary: summaryOf(
+      workUnit,
+      waiting,
+      attempts.at(-1) ?? null,
+      questions,
+      context.store.outcomes.latest(workUnit.id),
+    ),
   };
 }
 

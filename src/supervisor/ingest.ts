@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PROGRESS_EVENT_TYPES } from '../domain/events.ts';
 import { lastWordSchema, openedSchema, SPOOL_VERSION } from '../domain/spool.ts';
 import type { AttemptPatch, SpoolPosition } from '../store/attempts.ts';
-import { heedApprovals } from './approval-ingest.ts';
+import { doubtStarts, heedApprovals } from './approval-ingest.ts';
 import type { Context } from './context.ts';
 import { commitSoon } from './gather.ts';
 import { countSpend } from './spend-count.ts';
@@ -80,9 +80,11 @@ function chunkOf(
       learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
     transaction.append(attempt.workUnitId, events);
-    if (chunk.lines.some(isDamage)) patch.spoolDamagedAt = transaction.at;
+    const isDamaged = chunk.lines.some(isDamage);
+    if (isDamaged) patch.spoolDamagedAt = transaction.at;
     attempts.patch(attempt.id, patch);
     heedApprovals(context, transaction, attempt, chunk.lines);
+    if (isDamaged) doubtStarts(context, transaction, attempt);
     countSpend(context, transaction, attempt, chunk.lines, isLive);
     if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
@@ -92,13 +94,16 @@ function chunkOf(
 /** A line that was there and cannot be read. A torn last one was never on the disk as a whole. */
 const isDamage = (line: ParsedLine): boolean => line.kind === 'corrupt' && line.reason !== 'torn';
 
-function reportTruncation(context: Context, attempt: SpoolPosition, size: number): void {
+/** `size` is null where there is no file any more. */
+function reportCut(context: Context, attempt: SpoolPosition, size: number | null): void {
   context.log.error(
     { attempt: attempt.id, size, offset: attempt.spoolOffset },
-    'spool is shorter than what was read of it',
+    'spool is gone, or shorter than what was read of it',
   );
   context.writer.commit((transaction) => {
-    context.store.attempts.patch(attempt.id, { spoolDamagedAt: transaction.at });
+    const patch = { spoolDamagedAt: transaction.at, spoolCut: true } as const;
+    context.store.attempts.patch(attempt.id, patch);
+    doubtStarts(context, transaction, attempt);
     transaction.append(attempt.workUnitId, [
       {
         type: 'diagnostic.spool_truncated',
@@ -154,8 +159,11 @@ function passTorn(chunk: SpoolChunk): SpoolChunk {
 export interface Ingest {
   /** Reads to the present end. Calls share one run: never two readers of one spool. */
   catchUp(): Promise<void>;
-  /** After the writer is gone for sure: reads to the end and settles a torn last line. */
-  finish(): Promise<void>;
+  /**
+   * After the writer is gone for sure: reads to the end and settles a torn last line. `claimed`:
+   * its wrapper had begun, so a spool that is not there was there.
+   */
+  finish(claimed: boolean): Promise<void>;
   /** Reads no more; resolves when what is under way is committed. */
   stop(): Promise<void>;
   /** The later major version that it stopped at; null when all that is there was read. */
@@ -169,9 +177,10 @@ export function createIngest(
   spool: string,
   onCommitted: (events: readonly EventFields[]) => void = () => undefined,
 ): Ingest {
-  let truncationReported = false;
+  let cutReported = false;
   let stopped = false;
   let newer: number | null = null;
+  let claimed = false;
   let tail: Promise<void> = Promise.resolve();
 
   const step = async (last: boolean): Promise<boolean> => {
@@ -180,9 +189,13 @@ export function createIngest(
     const read = readSpool(spool, attempt.spoolOffset);
     if (read.size !== null && read.size < attempt.spoolOffset) {
       // Power loss took the end of the file. What is in the store stays; never from zero again.
-      if (!truncationReported) reportTruncation(context, attempt, read.size);
-      truncationReported = true;
+      if (!cutReported) reportCut(context, attempt, read.size);
+      cutReported = true;
       return false;
+    }
+    if (read.size === null && last && !cutReported && (claimed || attempt.spoolOffset > 0)) {
+      reportCut(context, attempt, null);
+      cutReported = true;
     }
     const atEnd = read.size === null || read.nextOffset + read.tornBytes >= read.size;
     const chunk = last && atEnd ? passTorn(read) : read;
@@ -221,7 +234,10 @@ export function createIngest(
       waiting ??= queue(false);
       return waiting;
     },
-    finish: () => queue(true),
+    finish: (isClaimed) => {
+      claimed = isClaimed;
+      return queue(true);
+    },
     stop: () => {
       stopped = true;
       return tail;

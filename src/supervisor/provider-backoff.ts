@@ -5,6 +5,7 @@ import { nextTry, type ProviderRetry, TRANSIENT_CODES } from '../domain/provider
 import { workUnitCell } from '../domain/states.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
+import { unknownCalls } from './approval-loss.ts';
 import type { Context } from './context.ts';
 import { chance, noteEnd } from './provider-gate.ts';
 import { unitCeilingReached } from './spend-gate.ts';
@@ -99,6 +100,8 @@ export function heedProvider(
   if (workUnit.activeAttemptId !== attempt.id) return verdict;
   const isTransient = outcome.kind === 'failed' && TRANSIENT_CODES.has(outcome.code);
   if (isTransient && workUnitCell(status, 'provider_backoff').kind === 'move') {
+    const unknown = unknownCalls(context, attempt);
+    if (unknown !== null) return { ...verdict, outcome: { ...outcome, ...unknown } };
     return backOff(context, transaction, workUnit, attempt, { ...verdict, outcome });
   }
   const ranNothing = outcome.kind === 'never_started';

@@ -16,6 +16,7 @@ import { resolveAfter } from './dependencies.ts';
 import { cancelWithin } from './end.ts';
 import { memoryGate } from './gates.ts';
 import { needsOf, providerOf } from './needs.ts';
+import { requireResultSchema } from './result-schema.ts';
 import { requireSandbox } from './sandbox.ts';
 import type { Transaction } from './writer.ts';
 
@@ -234,9 +235,9 @@ export interface SubmitOptions {
 
 /**
  * Stores a work unit, or returns the one this idempotency key already made.
- * @throws OutliveError `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
- * `subject_busy`, `sandbox_unavailable`, `not_found` and `invalid_request` (of `after`),
- * `resource_busy` (only with queueOnConflict=false), or the store's.
+ * @throws OutliveError `invalid_request` (a result schema that is none, or of `after`),
+ * `not_found` (of `after`), `cwd_missing`, `handle_taken`, `idempotency_mismatch`, `channel_closed`,
+ * `subject_busy`, `sandbox_unavailable`, `resource_busy` (only with queueOnConflict=false), or the store's.
  */
 export function submit(context: Context, input: StartWorkUnit, options: SubmitOptions): Submission {
   const { actor } = options;
@@ -252,6 +253,7 @@ export function submit(context: Context, input: StartWorkUnit, options: SubmitOp
   });
   const replay = earlier(context, input, key, request);
   if (replay) return again(replay);
+  requireResultSchema(input);
   requireDirectory(cwd);
   requireSandbox(context, input);
   return context.writer.commit((transaction) => {

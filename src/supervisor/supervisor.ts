@@ -23,10 +23,11 @@ import { type Explained, explain, type Preview, preview } from './explain.ts';
 import { current, keyed, unlessRepeated } from './idempotent.ts';
 import { slotLimit } from './kept-slots.ts';
 import { releaseLateStarts } from './late-starts.ts';
+import { createJudge } from './outcomes.ts';
 import { type ProviderState, providerStates, resumeProvider } from './provider-gate.ts';
 import { type ReconcileReport, reconcile } from './reconcile.ts';
 import { retry } from './retry.ts';
-import { createScheduler } from './scheduler.ts';
+import { createScheduler, type Scheduler } from './scheduler.ts';
 import { DETACH, letGo, type ShutdownPolicy } from './shutdown.ts';
 import {
   type DaySpend,
@@ -214,6 +215,21 @@ function levers(
   };
 }
 
+/** Takes work in, and tells whoever has to act on that. */
+function intake(
+  context: Context,
+  scheduler: Scheduler,
+  hint: (attemptId: string) => void,
+): Supervisor['submit'] {
+  return (input, options) => {
+    const submission = submit(context, input, options);
+    for (const attemptId of submission.superseded) hint(attemptId);
+    if (submission.claim) scheduler.launch(submission.claim);
+    else if (submission.created) scheduler.wake();
+    return submission;
+  };
+}
+
 const shuttingDown = (): OutliveError =>
   new OutliveError('shutting_down', 'The daemon is shutting down. Try again in a moment.');
 
@@ -258,8 +274,12 @@ export function createSupervisor(context: Context): Supervisor {
     wake: () => scheduler.wake(),
   });
 
+  const take = intake(context, scheduler, (attemptId) => watches.get(attemptId)?.hint());
+  const judge = createJudge(context, take);
+
   return {
     start: () => {
+      judge.start(); // Before the queue: what verifies goes before what waits.
       scheduler.start();
       answers.start();
     },
@@ -269,11 +289,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     submit: (input, options) => {
       if (closing) throw shuttingDown();
-      const submission = submit(context, input, options);
-      for (const attemptId of submission.superseded) watches.get(attemptId)?.hint();
-      if (submission.claim) scheduler.launch(submission.claim);
-      else if (submission.created) scheduler.wake();
-      return submission;
+      return take(input, options);
     },
     ...questions(context),
     ...endings(context, hintOwner, () => scheduler.wake()),
@@ -290,6 +306,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async (policy = DETACH) => {
       closing = true;
+      judge.close();
       await answers.close();
       stopReleasing();
       unsubscribe();

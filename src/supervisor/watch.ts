@@ -13,7 +13,7 @@ import type { UnitFacts } from '../executor/port.ts';
 import { isDead, isHeldBack, isPending } from '../executor/unit-state.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { AttemptPaths } from './attempt-directory.ts';
-import { attemptPaths, removeCredentials, sweepAttempt } from './attempt-directory.ts';
+import { attemptPaths, readClaim, removeCredentials, sweepAttempt } from './attempt-directory.ts';
 import { conclude } from './conclude.ts';
 import type { Context } from './context.ts';
 import { fail } from './end.ts';
@@ -308,7 +308,7 @@ class Watch implements AttemptWatch {
     }
     const { facts } = proof;
     this.detach();
-    await this.ingest.finish();
+    await this.ingest.finish((await readClaim(paths)) !== 'revoked');
     if (this.ingest.newer !== null && attempt.intent === null) {
       // Its last word is there and cannot be read: an end decided without it would be a guess.
       this.tellLooked();

@@ -16,6 +16,7 @@ import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
 import { commitApprovalResumeTerminal } from './approval-ledger.ts';
 import { tendDependents } from './dependencies.ts';
 import type { Hub } from './hub.ts';
+import { declareOutcome } from './outcome-record.ts';
 
 /** The event that tells of an arrival in a state. */
 const ARRIVAL: Readonly<Record<WorkUnitStatus, EventType>> = {
@@ -107,11 +108,14 @@ function createTransaction(store: Store, at: string, published: EventRow[]): Tra
     if (!store.workUnits.move(row, cell.to, fields.patch ?? {}, at)) {
       throw conflict('Work unit', row.handle, workUnit(row.id).status, event, 'came too late');
     }
-    const { actor, attemptId, data } = fields;
-    if (TERMINAL_STATUSES.has(cell.to)) commitApprovalResumeTerminal({ store, at, append }, row.id);
-    append(row.id, [
-      { type: ARRIVAL[cell.to], actor, attemptId: attemptId ?? null, data: data ?? {} },
-    ]);
+    const { actor, attemptId = null } = fields;
+    const moved = workUnit(row.id);
+    let data = fields.data ?? {};
+    if (TERMINAL_STATUSES.has(cell.to)) {
+      commitApprovalResumeTerminal({ store, at, append }, row.id);
+      data = { ...data, ...declareOutcome({ store, at }, moved, attemptId) };
+    }
+    append(row.id, [{ type: ARRIVAL[cell.to], actor, attemptId, data }]);
     return workUnit(row.id);
   };
 

@@ -97,6 +97,7 @@ const RECIPES: Readonly<Record<string, Make>> = {
     path: `/artifacts/${artifactOf(rig)}/content`,
     status: 200,
   }),
+  'get /ledger': plain('/ledger'),
   'get /channels': plain('/channels'),
   'get /channels/{id}': plain('/channels/lane'),
   'put /channels/{id}': plain('/channels/lane', {

@@ -2,11 +2,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { sliceName } from '../../src/domain/names.ts';
+import type { LedgerLine } from '../../src/store/ledger.ts';
 import { type JournalLine, readJournal } from './journal.ts';
 import type { Stamped } from './ledger.ts';
 import type { Work } from './plan.ts';
 import { loadedUnits } from './settle.ts';
-import { query, storeFile } from './store-file.ts';
+import { ledgerLines, query, storeFile } from './store-file.ts';
 import type { Workshop } from './workshop.ts';
 
 export interface WorkUnitRow {
@@ -60,6 +61,8 @@ export interface History {
   readonly journal: readonly JournalLine[];
   readonly workUnits: readonly WorkUnitRow[];
   readonly attempts: readonly AttemptRow[];
+  /** Outlive's own ledger, oldest end first. */
+  readonly lines: readonly Pick<LedgerLine, 'attemptId' | 'result' | 'rc' | 'reattached'>[];
   /** In the order of the workspace. */
   readonly events: readonly EventRow[];
   /** By attempt. */
@@ -119,6 +122,7 @@ export async function gatherHistory(
     journal: readJournal(workshop.journal),
     workUnits: query<WorkUnitRow>(file, 'SELECT * FROM work_units'),
     attempts,
+    lines: ledgerLines(file, workshop.workspace),
     events: query<EventRow>(file, 'SELECT * FROM runtime_events ORDER BY position'),
     spools: Object.fromEntries(
       attempts.map(({ id, work_unit_id }) => [

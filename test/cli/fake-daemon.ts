@@ -166,6 +166,7 @@ export function aWorkUnit(changes: Partial<WorkUnitView> = {}): WorkUnitView {
     timeoutPolicy,
     errorCode: null,
     errorMessage: null,
+    outcome: null,
     cwd: '/repo',
     model: null,
     after: [],

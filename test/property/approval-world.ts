@@ -6,6 +6,7 @@ import type { ApprovalRow } from '../../src/store/approvals.ts';
 import type { AttemptRow } from '../../src/store/attempts.ts';
 import type { WorkUnitRow } from '../../src/store/work-units.ts';
 import { decide, expireApprovals } from '../../src/supervisor/approval-decide.ts';
+import { doubtStarts } from '../../src/supervisor/approval-ingest.ts';
 import { conclude } from '../../src/supervisor/conclude.ts';
 import { suspend } from '../../src/supervisor/end.ts';
 import { settleOrphan } from '../../src/supervisor/orphan.ts';
@@ -141,7 +142,11 @@ export class World {
       say(context, live, 'approval.resolved', { toolCallId, resolution: 'dropped' });
     } else if (act === 'suspend') suspend(context, live.id, 'approval_wait');
     else if (act === 'damage') {
-      context.writer.commit(({ at }) => store.attempts.patch(live.id, { spoolDamagedAt: at }));
+      const cut = pick % 2 === 0;
+      context.writer.commit((transaction) => {
+        if (cut) store.attempts.patch(live.id, { spoolCut: true });
+        doubtStarts(context, transaction, live);
+      });
     } else this.#end(act, live);
   }
 

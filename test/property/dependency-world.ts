@@ -241,7 +241,7 @@ export class Graph {
       refuted ? 'refuted' : 'satisfied',
     );
     this.rig.context.writer.commit((transaction) =>
-      transaction.append(known.id, [{ type: 'outcome.settled' as never, actor: 'system' }]),
+      transaction.append(known.id, [{ type: 'outcome.settled', actor: 'system' }]),
     );
     known.state = refuted ? 'refuted' : 'satisfied';
   }

@@ -141,6 +141,7 @@ const words: fc.Arbitrary<LastWord> = fc
       fc.oneof(failureCode, fc.constantFrom('', 'constructor', '__proto__', 'of_a_newer_wrapper')),
     ),
     message: maybe(fc.string({ maxLength: 20 })),
+    leftovers: fc.array(fc.constant({ pid: 7, name: 'server' }), { maxLength: 1 }),
   })
   .map((known) => lastWord(known));
 
@@ -163,4 +164,5 @@ export const anyEvidence: fc.Arbitrary<Evidence> = fc.record({
   ),
   hardTimeoutMs: fc.constantFrom(1_000, HARD_TIMEOUT_MS),
   hostChanged: fc.boolean(),
+  leftoverPolicy: fc.constantFrom('ignore', 'fail'),
 });

@@ -248,34 +248,6 @@ describe('a suspension', () => {
     });
   });
 
-  it('a spool that was damaged after the answer: what was done is not known', () => {
-    const waiting = running();
-    const { rig, id } = waiting;
-    const attempt = rig.active(id);
-    const row = ask(rig.context, attempt);
-    decide(rig.context, row.id, APPROVE);
-    rig.entropy.advance(1);
-    rig.context.writer.commit(({ at }) =>
-      rig.store.attempts.patch(attempt.id, { spoolDamagedAt: at }),
-    );
-    lose(waiting);
-    expect(unit(waiting)?.errorCode).toBe('approval_resume_effect_unknown');
-  });
-
-  it('a spool that was damaged before the answer: nothing can have begun by then', () => {
-    const waiting = running();
-    const { rig, id } = waiting;
-    const attempt = rig.active(id);
-    const row = ask(rig.context, attempt);
-    rig.context.writer.commit(({ at }) =>
-      rig.store.attempts.patch(attempt.id, { spoolDamagedAt: at }),
-    );
-    lose(waiting);
-    rig.entropy.advance(1);
-    decide(rig.context, row.id, APPROVE);
-    expect(unit(waiting)?.status).toBe('queued');
-  });
-
   it('row 238: of work that has ended nothing is resumed', () => {
     const waiting = running();
     const { rig, id } = waiting;

@@ -344,9 +344,7 @@ function settle(
   if (before) insert.run({ id, state: before, at: newEvent(id).ts });
   insert.run({ id, state, at: newEvent(id).ts });
   rig.context.writer.commit((transaction) =>
-    transaction.append(id, [
-      { type: 'outcome.settled' as never, actor: 'system', data: { state } },
-    ]),
+    transaction.append(id, [{ type: 'outcome.settled', actor: 'system', data: { state } }]),
   );
 }
 

@@ -203,6 +203,29 @@ test('two calls under one id: the second is refused while the first is open', as
   expect(await post.begin('true')).toEqual({ go: true });
 });
 
+test('a call under an id that was asked about before is a question of its own', async () => {
+  const post = new Post(asks('bash'));
+  const first = post.begin('echo a');
+  const asked = post.line('approval.requested');
+  post.decider.decide(asked, 'approved');
+  post.fence.look();
+  expect(await first).toEqual({ go: true });
+  const end = { isError: false, result: 'a', durationMs: 1 } as const;
+  await post.ask({ kind: 'end', toolCallId: 'c1', tool: 'bash', ...end });
+  const second = post.begin('echo a');
+  const askedAgain = post.line('approval.requested');
+  expect(askedAgain.data['toolCallId']).toBe('c1~2');
+  post.fence.look();
+  expect(
+    post.types.filter((type) => type === 'tool.start'),
+    'the old answer is none',
+  ).toHaveLength(1);
+  post.decider.decide(askedAgain, 'denied');
+  post.fence.look();
+  expect(await second).toEqual({ refused: 'Denied by a person: without a reason' });
+  expect(post.line('approval.resolved').data['toolCallId']).toBe('c1~2');
+});
+
 test('an end without a start is not written', async () => {
   const post = new Post();
   await post.ask({

@@ -80,6 +80,20 @@ const BEGIN = { word: 'begin', key: 'w1', unit: UNIT, pid: 7 } as const;
 const END = { word: 'end', key: 'w1', unit: UNIT, pid: 7 } as const;
 const PROCESS = { pid: 7, cgroup: `0::/x/outlive-attempts-c1.slice/${UNIT}`, command: 'sh' };
 
+const LINE = { attemptId: ATTEMPT, result: 'exit', rc: 0, reattached: false } as const;
+const SAYS: Readonly<Record<string, object>> = {
+  succeeded: {},
+  failed: { rc: 1 },
+  cancelled: { result: 'stopped', rc: 130 },
+  lost: { result: 'lost', rc: null },
+};
+
+/** The ledger that these attempts should have. */
+const linesOf = (attempts: History['attempts']): History['lines'] =>
+  attempts
+    .filter(({ status }) => status in SAYS)
+    .map(({ id, status }) => ({ ...LINE, attemptId: id, ...SAYS[status] }));
+
 /** One piece of work that went well; `changes` break it. */
 const history = (changes: Partial<History> = {}): History => ({
   work: [work()],
@@ -87,6 +101,7 @@ const history = (changes: Partial<History> = {}): History => ({
   journal: [BEGIN, END],
   workUnits: [ROW],
   attempts: [RUN],
+  lines: linesOf(changes.attempts ?? [RUN]),
   events: log(...EVENTS),
   spools: { [ATTEMPT]: [{ n: 1, ts: TS, type: 'started', data: { pid: 7 } }] },
   loaded: [],
@@ -131,6 +146,26 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
       what: 'it was refused',
       breaks: { ledger: ledger({ what: 'refused', key: 'w1', code: 'handle_taken' }) },
       says: /was refused: handle_taken/,
+    },
+  ],
+  'the ledger has one line an attempt': [
+    { what: 'it has none', breaks: { lines: [] }, says: /is succeeded and has 0 lines/ },
+    { what: 'it has two', breaks: { lines: [LINE, LINE] }, says: /has 2 lines/ },
+    {
+      what: 'one that runs has one',
+      breaks: { attempts: [{ ...RUN, status: 'started' }], lines: [LINE] },
+      says: /is started and has 1 lines/,
+    },
+    {
+      what: 'one tells of no attempt',
+      breaks: { lines: [LINE, { ...LINE, attemptId: 'nobody' }] },
+      says: /tells of nobody, which is no attempt/,
+    },
+    { what: 'one lies', breaks: { lines: [{ ...LINE, rc: 1 }] }, says: /its line says exit 1/ },
+    {
+      what: 'one says that it was taken up again',
+      breaks: { lines: [{ ...LINE, reattached: true }] },
+      says: /its line says reattached true, its events false/,
     },
   ],
   'one at a time': [

@@ -67,6 +67,41 @@ describe('what it waits for', () => {
   });
 });
 
+describe('what it must leave behind', () => {
+  it('is a verification by the shell, files, and a schema; nothing unless asked for', async () => {
+    const options = {
+      verify: 'npm test && true',
+      verifyTimeout: '2m',
+      output: ['dist/**', 'report.md'],
+      resultSchema: file('{"type":"object"}'),
+      leftovers: 'fail',
+    } as const;
+    expect(await build(['p'], options)).toMatchObject({
+      outcome: {
+        verify: { argv: ['sh', '-c', 'npm test && true'], timeoutMs: 120_000 },
+        outputs: ['dist/**', 'report.md'],
+        result: { schema: { type: 'object' } },
+      },
+      leftovers: 'fail',
+    });
+    expect(await build(['p'], { resultSchema: '{"const":1}' })).toMatchObject({
+      outcome: { result: { schema: { const: 1 } } },
+    });
+    const plain = await build(['p']);
+    expect(plain).not.toHaveProperty('outcome');
+    expect(plain).not.toHaveProperty('leftovers');
+  });
+
+  it.each([
+    [{ verifyTimeout: '2m' }, '--verify-timeout is for --verify'],
+    [{ resultSchema: '{' }, '--result-schema is not valid JSON'],
+    [{ resultSchema: '/nowhere/x' }, '--result-schema cannot be read'],
+    [{ output: ['../x'] }, 'leaves the working directory'],
+  ])('%j is refused: %s', async (options, message) => {
+    expect(await refusal(build(['p'], options))).toContain(message);
+  });
+});
+
 describe('the prompt', () => {
   it.each([
     [['fix', 'the', 'test'], 'fix the test'],

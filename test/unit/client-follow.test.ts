@@ -248,6 +248,36 @@ describe('followEvents', () => {
     expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
   });
 
+  it('goes on past an end whose outcome is owed, and ends with that', async () => {
+    const events = [
+      anEvent(1),
+      anEvent(2, 'work_unit.succeeded', { outcome: 'pending' }),
+      anEvent(3, 'outcome.settled', { state: 'satisfied' }),
+    ];
+    const { client, daemon } = await serve(
+      (received, response) =>
+        afterSeqOf(received) === 0
+          ? stream(response, events.slice(0, 2))
+          : stream(response, events.slice(2), { keepOpen: true }),
+      { silenceMs: 3_600_000 },
+    );
+    expect(await collect(client.followEvents('issue42'))).toEqual([1, 2, 3]);
+    expect(daemon.requests).toHaveLength(2);
+  });
+
+  it('does not end with the outcome of an end that a retry undid', async () => {
+    const events = [
+      anEvent(1, 'work_unit.failed', { outcome: 'pending' }),
+      anEvent(2, 'work_unit.queued'),
+      anEvent(3, 'outcome.settled', { state: 'refuted' }),
+      anEvent(4, 'work_unit.succeeded', { outcome: 'skipped' }),
+    ];
+    const { client } = await serve((received, response) =>
+      stream(response, events.slice(afterSeqOf(received), afterSeqOf(received) === 0 ? 3 : 4)),
+    );
+    expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 4));
+  });
+
   it('ends at once where everything was read before', async () => {
     const { client } = await serve((received, response) => {
       if (isStream(received)) stream(response, []);

@@ -48,7 +48,7 @@ describe('a spool of another version', () => {
     const ingest = createIngest(rig.inner, attemptId, spool);
     await ingest.catchUp();
     await ingest.catchUp();
-    await ingest.finish();
+    await ingest.finish(true);
     const offset = line(1).length;
     expect(events()).toEqual([
       { type: 'progress', data: { n: 1 } },
@@ -60,10 +60,10 @@ describe('a spool of another version', () => {
 
   it('is read on from there by whoever knows it', async () => {
     writeFileSync(spool, line(1) + line(2, { v: 2 }) + line(3));
-    await createIngest(rig.inner, attemptId, spool).finish();
+    await createIngest(rig.inner, attemptId, spool).finish(true);
     writeFileSync(spool, line(1) + line(2) + line(3));
     const later = createIngest(rig.inner, attemptId, spool);
-    await later.finish();
+    await later.finish(true);
     expect(later.newer).toBeNull();
     const progress = events().filter(({ type }) => type === 'progress');
     expect(progress.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);

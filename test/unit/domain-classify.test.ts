@@ -441,6 +441,27 @@ describe('rule 13: success', () => {
     const word = lastWord({ leftovers: [{ pid: 7, name: 'server' }] });
     expect(short({ lastWord: word, end: end('success exited 0') })).toBe('13 succeeded');
   });
+
+  it('X26: is one that failed where it may leave no process behind and did, and they are named', () => {
+    const leftovers = Array.from({ length: 12 }, (_, index) => ({ pid: index, name: 'server' }));
+    const known = { end: end('success exited 0'), leftoverPolicy: 'fail' } as const;
+    const one = lastWord({ leftovers: [{ pid: 7, name: 'server' }] });
+    expect(verdict({ ...known, lastWord: one })).toEqual({
+      rule: 13,
+      outcome: {
+        kind: 'failed',
+        code: 'leftovers',
+        message: 'It ended and left processes behind: server (7)',
+      },
+    });
+    const many = verdict({ ...known, lastWord: lastWord({ leftovers }) });
+    expect(many.outcome).toMatchObject({
+      message: expect.stringMatching(/server \(9\), 2 more$/) as string,
+    });
+    expect(short({ ...known, lastWord: lastWord() })).toBe('13 succeeded');
+    const word = lastWord({ ...one, verdict: 'error', code: 'model_error' });
+    expect(short({ ...known, lastWord: word })).toBe('11 failed model_error');
+  });
 });
 
 describe('rule 14: exit status 0 without a last word', () => {

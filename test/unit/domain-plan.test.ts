@@ -44,6 +44,7 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   waitedMs: 0,
   waitingSince: null,
   spoolDamagedAt: null,
+  spoolCut: false,
 });
 
 const unit = (name: string, nonce: string | null, state: UnitFacts['state'] = 'active') =>

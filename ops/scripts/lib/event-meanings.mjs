@@ -12,6 +12,8 @@ export const EVENT_MEANINGS = {
   'work_unit.failed': 'It failed; `errorCode` says how.',
   'work_unit.cancelled': 'It was cancelled; `errorCode` and `actor` say by what and by whom.',
   'work_unit.stale': 'Nobody can say how its attempt ended; it waits for reconciling.',
+  'outcome.settled':
+    'What it had to leave behind was looked at after its end (`state`, `code`, `message`, `verifyId`, `attemptNumber`). It follows a terminal event that says `outcome: pending`.',
   'lease.acquired': 'An attempt took a lease.',
   'lease.renewed': 'A lease was prolonged.',
   'lease.released': 'A lease was given back, with the reason.',

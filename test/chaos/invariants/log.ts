@@ -21,14 +21,17 @@ export function sequenceIsWhole(history: History): string[] {
 
 const isTerminal = ({ type }: EventRow): boolean => TERMINAL_EVENT_TYPES.has(type as EventType);
 
-/** After the end only a retry, or a late word kept as a diagnostic; and the row says the same end. */
+const mayFollowAnEnd = ({ type }: EventRow): boolean =>
+  type === 'outcome.settled' || type.startsWith('diagnostic.');
+
+/** After the end only a retry, what was found of its outcome, or a late word kept as a diagnostic; and the row says the same end. */
 export function terminalIsFinal(history: History): string[] {
   return history.workUnits.flatMap((row) => {
     const problems: string[] = [];
     let ended: EventRow | null = null;
     for (const event of eventsOf(history, row)) {
       if (ended && isRetry(event) && ended.type === 'work_unit.failed') ended = null;
-      else if (ended && !event.type.startsWith('diagnostic.')) {
+      else if (ended && !mayFollowAnEnd(event)) {
         problems.push(`${row.handle}: ${event.type} (seq ${event.seq}) after ${ended.type}`);
       }
       if (isTerminal(event)) ended = event;

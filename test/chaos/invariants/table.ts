@@ -8,6 +8,7 @@ import {
   oneAtATime,
   rowsAndProcessesAgree,
 } from './execution.ts';
+import { oneLineAnAttempt } from './lines.ts';
 import {
   leasesExclusive,
   sequenceIsWhole,
@@ -22,6 +23,7 @@ export type Invariant = (history: History) => string[];
 
 export const INVARIANTS: Readonly<Record<string, Invariant>> = {
   'nothing is lost': nothingLost,
+  'the ledger has one line an attempt': oneLineAnAttempt,
   'one at a time': oneAtATime,
   'nothing twice': nothingTwice,
   'rows and processes agree': rowsAndProcessesAgree,

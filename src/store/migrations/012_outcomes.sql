@@ -34,3 +34,7 @@ CREATE INDEX idx_dependency_of ON work_unit_dependencies(depends_on_id);
 
 -- How many of them have to be satisfied; null where there are none.
 ALTER TABLE work_units ADD COLUMN after_needed INTEGER;
+
+-- The ledger: attempts in the order of their ends.
+CREATE INDEX idx_attempt_ended ON work_unit_attempts(ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX idx_work_unit_driver ON work_units(workspace_id, owner_id) WHERE owner_type = 'driver';

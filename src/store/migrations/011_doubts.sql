@@ -1,0 +1,5 @@
+-- Lines of the spool were lost while an approved call might have begun: nobody can know.
+-- A fact of its own and no comparison of times, since clocks go back with a power cut.
+ALTER TABLE approvals ADD COLUMN doubted INTEGER NOT NULL DEFAULT 0;
+-- The spool is gone, or shorter than what was read of it: what is written from then on is not seen.
+ALTER TABLE work_unit_attempts ADD COLUMN spool_cut INTEGER NOT NULL DEFAULT 0;
