@@ -8,6 +8,7 @@ import { type BackupOptions, type BackupReport, backupTo } from './backup.ts';
 import { type Channels, channelStatements } from './channels.ts';
 import { type Dependencies, dependencyStatements } from './dependencies.ts';
 import { type Diagnostics, diagnosticStatements } from './diagnostics.ts';
+import { type Drivers, driverStatements } from './drivers.ts';
 import { type EventSlices, sliceStatements } from './event-slices.ts';
 import type { Events } from './events.ts';
 import { eventStatements } from './events.ts';
@@ -44,6 +45,7 @@ export interface Store {
   readonly channels: Channels;
   readonly dependencies: Dependencies;
   readonly diagnostics: Diagnostics;
+  readonly drivers: Drivers;
   readonly ledger: LedgerLines;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -94,6 +96,7 @@ export function openStore(directory: string, workspace: string, at: string, mayM
     channels: speaking(channelStatements(db, workspace), file),
     dependencies: speaking(dependencyStatements(db), file),
     diagnostics: speaking(diagnosticStatements(db, workspace), file),
+    drivers: speaking(driverStatements(db, workspace), file),
     ledger: speaking(ledgerStatements(db, workspace), file),
     retention: speaking(retentionStatements(db, workspace), file),
     outcomes: speaking(outcomeStatements(db), file),

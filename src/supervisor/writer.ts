@@ -15,6 +15,7 @@ import type { Store } from '../store/store.ts';
 import type { WorkUnitPatch, WorkUnitRow } from '../store/work-units.ts';
 import { commitApprovalResumeTerminal } from './approval-ledger.ts';
 import { tendDependents } from './dependencies.ts';
+import { holdStopped, releaseRetried } from './driver-holds.ts';
 import type { Hub } from './hub.ts';
 import { declareOutcome } from './outcome-record.ts';
 
@@ -114,7 +115,8 @@ function createTransaction(store: Store, at: string, published: EventRow[]): Tra
     if (TERMINAL_STATUSES.has(cell.to)) {
       commitApprovalResumeTerminal({ store, at, append }, row.id);
       data = { ...data, ...declareOutcome({ store, at }, moved, attemptId) };
-    }
+      holdStopped({ store, at }, moved, fields);
+    } else if (event === 'retry') releaseRetried(store, moved);
     append(row.id, [{ type: ARRIVAL[cell.to], actor, attemptId, data }]);
     return workUnit(row.id);
   };

@@ -1,0 +1,45 @@
+/** The prompt of a driver's run: where it comes from, and what is put into it. */
+import { readFileSync } from 'node:fs';
+import type { DriverSpec } from '../domain/driver.ts';
+import type { Subject } from '../domain/driver-census.ts';
+
+/** What is wrong with a prompt, as the rest of a sentence. */
+export class PromptProblem extends Error {}
+
+/** The text as it is written; null for a command. @throws PromptProblem for a file that is of no use. */
+export function promptText({ run }: DriverSpec): string | null {
+  if ('argv' in run) return null;
+  if ('prompt' in run) return run.prompt;
+  const unusable = (why: string): PromptProblem =>
+    new PromptProblem(`the prompt file ${run.promptFile} ${why}`);
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(run.promptFile);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw unusable(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`);
+  }
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw unusable('is not UTF-8 text');
+  }
+  if (text.trim() === '') throw unusable('is empty');
+  return text;
+}
+
+const PLACE = /\{\{\s*(?:(handle|subject|title)|vars\.([A-Za-z_][A-Za-z0-9_]*))\s*\}\}/g;
+
+/**
+ * Replaces what is known in double braces; other braces are the prompt's own, and what is put
+ * in is not looked through again. @throws PromptProblem for a variable that the census does not give.
+ */
+export function filledPrompt(text: string, subject: Subject): string {
+  return text.replaceAll(PLACE, (_, field?: 'handle' | 'subject' | 'title', variable = '') => {
+    if (field) return subject[field];
+    const value = Object.hasOwn(subject.vars, variable) ? subject.vars[variable] : undefined;
+    if (value !== undefined) return value;
+    throw new PromptProblem(`the prompt names vars.${variable}, which the census does not give`);
+  });
+}
