@@ -28,6 +28,7 @@ module.exports = {
     only('supervisor', ['domain', 'store', 'executor']),
     only('recovery', ['domain', 'store', 'executor', 'supervisor']),
     only('linear', ['domain', 'store', 'supervisor']),
+    only('drivers', ['domain', 'store', 'supervisor']),
     only('api', ['domain', 'store', 'supervisor']),
     only('linear', ['domain', 'store', 'executor', 'supervisor']),
     only('client', [
@@ -35,6 +36,7 @@ module.exports = {
       'api/schemas.ts',
       'api/schemas-approvals.ts',
       'api/schemas-artifacts.ts',
+      'api/schemas-drivers.ts',
       'api/schemas-explain.ts',
       'api/schemas-ledger.ts',
       'api/schemas-linear.ts',
@@ -49,6 +51,7 @@ module.exports = {
       'api/schemas.ts',
       'api/schemas-approvals.ts',
       'api/schemas-artifacts.ts',
+      'api/schemas-drivers.ts',
       'api/schemas-explain.ts',
       'api/schemas-ledger.ts',
       'api/schemas-maintenance.ts',

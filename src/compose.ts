@@ -151,8 +151,8 @@ class RunningDaemon implements Daemon {
 
   runtime(): RuntimeView {
     if (this.#gate) throw this.#gate;
-    const { store, executor, maintenance } = this.#inside();
-    const problems = [...executor.problems, ...maintenance.problems()];
+    const { store, executor, maintenance, drivers } = this.#inside();
+    const problems = [...executor.problems, ...maintenance.problems(), ...drivers.problems()];
     const { directories, workspace } = this.#config;
     const newest = store.takeovers(1)[0];
     const { runtimeInstanceId } = this.#identity;
@@ -225,6 +225,9 @@ class RunningDaemon implements Daemon {
       get hub() {
         return inside().hub;
       },
+      get drivers() {
+        return inside().drivers;
+      },
       get streams() {
         return { pages: pages(), stallMs, timers: systemTimers };
       },
@@ -270,6 +273,7 @@ class RunningDaemon implements Daemon {
       this.#core.supervisor.start();
       this.#core.maintenance.start();
       this.#core.linear?.start();
+      this.#core.drivers.start();
       this.#gate = null;
       // Whoever waits there is to get an answer, not a refusal because we were just starting.
       await this.#serveHandedOver();

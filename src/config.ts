@@ -8,6 +8,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
+import { driverNameSchema, driverSpecSchema } from './domain/driver.ts';
 import { OutliveError } from './domain/errors.ts';
 import { type LinearConfig, linearConfig, linearFileSchema } from './domain/linear-config.ts';
 import { workspaceSchema } from './domain/names.ts';
@@ -151,6 +152,8 @@ export const configFileSchema = z
         minFreeMemory: z.int().min(1).nullable().default(null),
       })
       .prefault({}),
+    /** Drivers, each under its name; taken over at a start of the daemon. */
+    drivers: z.record(driverNameSchema, driverSpecSchema).default({}),
     /** The Linear agent; without it there is none. */
     linear: linearFileSchema.optional(),
     sandbox: z

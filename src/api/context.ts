@@ -1,5 +1,7 @@
 /** What the API's routes work with. */
 
+import type { DriverSpec } from '../domain/driver.ts';
+import type { DriverRow } from '../store/drivers.ts';
 import type { Store } from '../store/store.ts';
 import type { Hub } from '../supervisor/hub.ts';
 import type { Maintenance } from '../supervisor/maintenance.ts';
@@ -22,6 +24,23 @@ export interface Streams {
   };
 }
 
+/** The drivers; every method that names one throws OutliveError `not_found`. */
+export interface DriverPort {
+  list(): readonly DriverRow[];
+  get(name: string): DriverRow;
+  put(name: string, spec: DriverSpec, replace: boolean): DriverRow;
+  pause(name: string, subject?: string): DriverRow;
+  resume(
+    name: string,
+    subject?: string,
+  ): { readonly row: DriverRow; readonly released: readonly string[] };
+  remove(name: string): DriverRow;
+  /** Begins a tick, unless one is under way. */
+  tick(name: string): { readonly row: DriverRow; readonly begun: boolean };
+  /** The workspace takes work again, or no more. */
+  wake(): void;
+}
+
 export interface ApiContext {
   readonly store: Store;
   readonly supervisor: Supervisor;
@@ -30,4 +49,5 @@ export interface ApiContext {
   readonly streams: Streams;
   runtime(): RuntimeView;
   readonly linearStatus: LinearStatus;
+  readonly drivers: DriverPort;
 }

@@ -9,6 +9,7 @@ import {
 } from './schemas.ts';
 import { approvalViewSchema } from './schemas-approvals.ts';
 import { artifactViewSchema } from './schemas-artifacts.ts';
+import { driverDetailSchema, driverViewSchema } from './schemas-drivers.ts';
 import { dryRunSchema, explanationSchema, runStartedSchema } from './schemas-explain.ts';
 import { backupViewSchema, collectViewSchema } from './schemas-maintenance.ts';
 import { daySpendViewSchema, providerViewSchema, spendViewSchema } from './schemas-provider.ts';
@@ -81,6 +82,8 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   Backup: backupViewSchema,
   Channel: channelViewSchema,
   Collection: collectViewSchema,
+  Driver: driverViewSchema,
+  DriverDetail: driverDetailSchema,
   DryRun: dryRunSchema,
   Event: eventViewSchema,
   Explanation: explanationSchema,

@@ -37,6 +37,7 @@ export async function reconcile(
 
 function admit(context: ApiContext, admission: Admission): AdmissionView {
   context.supervisor.setAdmission(admission);
+  context.drivers.wake();
   const { attempts, queue } = context.store;
   return { admission, activeAttempts: attempts.countActive(), queued: queue.counts().queued };
 }

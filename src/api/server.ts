@@ -14,6 +14,7 @@ import { guardTcp, isSignedRoute } from './auth.ts';
 import { channelRoutes } from './channels.ts';
 import type { ApiContext } from './context.ts';
 import { collectRoutes, documentRoutes } from './document.ts';
+import { driverRoutes } from './drivers.ts';
 import { eventRoutes } from './events.ts';
 import { useJsonBodies } from './json-body.ts';
 import { ledgerRoutes } from './ledger.ts';
@@ -137,6 +138,7 @@ export function createApp(
     ledgerRoutes,
     channelRoutes,
     providerRoutes,
+    driverRoutes,
     linearStatusRoutes,
   ]) {
     void app.register(plugin, { context });

@@ -30,6 +30,7 @@ import type { WorkUnitStatus } from '../domain/work-unit.ts';
 import { type ApprovalCalls, createApprovalCalls } from './approvals.ts';
 import { readBody } from './body.ts';
 import { type Control, createControl, RECONCILE_MS } from './control.ts';
+import { createDriverCalls, type DriverCalls } from './drivers.ts';
 import { type FollowOptions, followEvents } from './follow.ts';
 import type { FollowTimes } from './link.ts';
 import { parseBody } from './problem.ts';
@@ -58,7 +59,7 @@ export interface Started {
 }
 
 /** `id` is a work unit's id or its handle. Every method rejects with OutliveError only. */
-export interface Client extends Control, ApprovalCalls {
+export interface Client extends Control, ApprovalCalls, DriverCalls {
   /** Always sends an idempotency key, so that a lost answer is asked for again without a second run. */
   startWorkUnit(input: StartWorkUnitInput): Promise<Started>;
   listWorkUnits(filter?: ListFilter): Promise<WorkUnitPage>;
@@ -109,6 +110,7 @@ export function createClient({
   return {
     ...control,
     ...approvals,
+    ...createDriverCalls(wire),
     async startWorkUnit(input) {
       const idempotencyKey = input.idempotencyKey ?? randomUUID();
       const body = checkStart({ ...input, idempotencyKey });

@@ -12,6 +12,7 @@ import { registerCompletion } from './completion.ts';
 import { example, type Frame } from './context.ts';
 import { registerDaemon } from './daemon.ts';
 import { registerDoctor } from './doctor.ts';
+import { registerDriver } from './driver.ts';
 import { registerEvents } from './events.ts';
 import { registerExplain } from './explain.ts';
 import { registerGc } from './gc.ts';
@@ -47,6 +48,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerStuck,
   registerLeases,
   registerSlots,
+  registerDriver,
   registerChannels,
   registerProviders,
   registerSpend,

@@ -4,6 +4,7 @@ import type { WorkUnitPage, WorkUnitView } from '../api/schemas.ts';
 import type { Client } from '../client/client.ts';
 import { dependencyGate } from '../domain/dependencies.ts';
 import { EXIT } from '../domain/errors.ts';
+import { DRIVER_OWNER } from '../domain/ledger.ts';
 import { type Context, example, type Frame } from './context.ts';
 import { formatDuration } from './duration.ts';
 import { formatCost } from './live-figures.ts';
@@ -51,8 +52,8 @@ async function readAll(client: Client, active: boolean): Promise<WorkUnitView[]>
 }
 
 /** Set-up and verify commands that outlive starts for itself are shown with --all only. */
-function isOfInterest({ runnerId, createdByActor }: WorkUnitView): boolean {
-  return runnerId !== 'command' || createdByActor === 'user';
+function isOfInterest({ runnerId, createdByActor, ownerType }: WorkUnitView): boolean {
+  return runnerId !== 'command' || createdByActor === 'user' || ownerType === DRIVER_OWNER;
 }
 
 /** What all attempts cost, and what they may: `$0.40/$2.50`. */

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { Config, ConfigFile } from '../config.ts';
 import type { Entropy } from '../domain/ids.ts';
 import { REST_MS, SHUTDOWN_MARGIN_MS } from '../domain/shutdown.ts';
+import { Drivers } from '../drivers/drivers.ts';
 import type { ChosenExecutor } from '../executor/routed.ts';
 import { bundledPi, WRAPPER } from '../layout.ts';
 import { createCensus, keepCensus, recover } from '../recovery/recover.ts';
@@ -23,6 +24,7 @@ import type { Supervisor } from '../supervisor/supervisor.ts';
 import { createSupervisor } from '../supervisor/supervisor.ts';
 import { createWriter } from '../supervisor/writer.ts';
 import { createMemoryReader } from '../systemd/memory.ts';
+import { systemTimers } from '../systemd/timers.ts';
 import { connectExecutor } from './executor.ts';
 import { openLinearAgent, type RunningLinear } from './linear-agent.ts';
 import { sandboxSettings } from './sandbox.ts';
@@ -41,6 +43,7 @@ export interface Core {
   readonly supervisor: Supervisor;
   readonly maintenance: Maintenance;
   readonly hub: Context['hub'];
+  readonly drivers: Drivers;
   /** Null where there is none. */
   readonly linear: RunningLinear | null;
   /** Recovery at the start; from then on the census. */
@@ -151,9 +154,11 @@ function makeCore(config: Config, executor: ChosenExecutor, context: Context): C
   const census = createCensus(context, supervisor);
   let endCensus = async (): Promise<void> => undefined;
   const linear = openLinearAgent({ config, context, supervisor });
+  const drivers = new Drivers({ context, supervisor, timers: systemTimers });
   const rest = async (policy: ShutdownPolicy = DETACH): Promise<void> => {
     const ending = async (): Promise<void> => {
-      // First, so that no turn begins what is refused.
+      // First, so that no tick and no turn begins what is refused.
+      drivers.close();
       await linear?.close();
       await Promise.all([endCensus(), supervisor.close(policy), maintenance.close()]);
     };
@@ -172,8 +177,10 @@ function makeCore(config: Config, executor: ChosenExecutor, context: Context): C
     supervisor,
     maintenance,
     hub,
+    drivers,
     linear,
     takeUp: async () => {
+      drivers.sync(config.file.drivers);
       await recover(context, census);
       endCensus = keepCensus(context, census);
     },

@@ -36,20 +36,27 @@ const text = (max: number) =>
 const absolutePath = text(4096).startsWith('/', 'must be an absolute path');
 const argv = z.array(text(131_072)).min(1).max(4096);
 
-/** What is run for a subject: a command, or an agent with a prompt. */
-const runSchema = z.union([
-  z.strictObject({ argv }),
-  z.strictObject({
+/** What is run for a subject: a command, or an agent with a prompt; one of the three. */
+const runSchema = z
+  .strictObject({
+    argv: argv.optional(),
     /** `{{handle}}`, `{{subject}}`, `{{title}}` and `{{vars.NAME}}` are replaced. */
-    prompt: text(PROMPT_MAX).refine((value) => value.trim() !== '', 'the prompt is empty'),
-    model: shortText.optional(),
-  }),
-  z.strictObject({
+    prompt: text(PROMPT_MAX)
+      .refine((value) => value.trim() !== '', 'the prompt is empty')
+      .optional(),
     /** The same in a file, read at each tick. */
-    promptFile: absolutePath,
+    promptFile: absolutePath.optional(),
+    /** `provider/model` of the agent; the person's default when absent. */
     model: shortText.optional(),
-  }),
-]);
+  })
+  .refine(
+    (run) => [run.argv, run.prompt, run.promptFile].filter((one) => one !== undefined).length === 1,
+    'give one of argv, prompt and promptFile',
+  )
+  .refine(({ argv: command, model }) => command === undefined || model === undefined, {
+    path: ['model'],
+    message: 'is for prompts: a command asks no model',
+  });
 
 export const driverSpecSchema = z
   .strictObject({
@@ -92,7 +99,7 @@ export const driverSpecSchema = z
     /** Of each run. */
     spendCeiling: spendCeilingSchema.optional(),
   })
-  .refine(({ toolPolicy, run }) => toolPolicy === undefined || !('argv' in run), {
+  .refine(({ toolPolicy, run }) => toolPolicy === undefined || run.argv === undefined, {
     path: ['toolPolicy'],
     message: 'is for prompts: nobody stands before what a command does',
   });

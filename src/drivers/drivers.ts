@@ -73,6 +73,7 @@ export class Drivers {
   private closing = false;
   private started = false;
   private disarm: () => void = () => undefined;
+  private forgetRetry: () => void = () => undefined;
   private unsubscribe: () => void = () => undefined;
   /** Drivers of config.json that are none, by name. */
   private refused: readonly string[] = [];
@@ -95,11 +96,11 @@ export class Drivers {
   }
 
   /** Nothing begins any more; what is under way is the next daemon's. */
-  close(): Promise<void> {
+  close(): void {
     this.closing = true;
     this.unsubscribe();
     this.disarm();
-    return Promise.resolve();
+    this.forgetRetry();
   }
 
   list(): DriverRow[] {
@@ -274,7 +275,8 @@ export class Drivers {
       const isEnd = error instanceof OutliveError && error.code === 'shutting_down';
       if (isEnd) return;
       this.context.log.error({ err: error, driver: row.name }, 'a tick is put off');
-      this.timers.after(RETRY_MS, () => {
+      this.forgetRetry();
+      this.forgetRetry = this.timers.after(RETRY_MS, () => {
         if (!this.closing) this.takeUp();
       });
     }

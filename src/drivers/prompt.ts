@@ -8,13 +8,14 @@ export class PromptProblem extends Error {}
 
 /** The text as it is written; null for a command. @throws PromptProblem for a file that is of no use. */
 export function promptText({ run }: DriverSpec): string | null {
-  if ('argv' in run) return null;
-  if ('prompt' in run) return run.prompt;
+  const { prompt, promptFile: file } = run;
+  if (prompt !== undefined) return prompt;
+  if (file === undefined) return null;
   const unusable = (why: string): PromptProblem =>
-    new PromptProblem(`the prompt file ${run.promptFile} ${why}`);
+    new PromptProblem(`the prompt file ${file} ${why}`);
   let bytes: Buffer;
   try {
-    bytes = readFileSync(run.promptFile);
+    bytes = readFileSync(file);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw unusable(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`);

@@ -67,7 +67,7 @@ function runOf(
   prompt: string | null,
   subject: Subject,
 ) {
-  if ('argv' in run) {
+  if (run.argv !== undefined) {
     return {
       runnerId: 'command',
       argv: run.argv,

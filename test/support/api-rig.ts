@@ -22,6 +22,7 @@ import {
   listenOnTcp,
 } from '../../src/api/server.ts';
 import type { Entropy } from '../../src/domain/ids.ts';
+import { Drivers } from '../../src/drivers/drivers.ts';
 import type { Executor } from '../../src/executor/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import type { Context } from '../../src/supervisor/context.ts';
@@ -190,12 +191,16 @@ export async function bootApi(
   atTheEnd(() => store.close());
   const inner = makeContext(directory, store);
   const supervisor = createSupervisor(inner);
+  const drivers = new Drivers({ context: inner, supervisor, timers });
+  drivers.start();
+  atTheEnd(() => drivers.close());
   const socketPath = path.join(directory, 'api', 'api.sock');
   const context: ApiContext = {
     store,
     supervisor,
     maintenance: createMaintenance(inner, upkeep),
     hub: inner.hub,
+    drivers,
     streams: { pages: new FramePages(store), stallMs: STALL_MS, timers },
     runtime: () => runtime(socketPath),
     linearStatus: () => null,
