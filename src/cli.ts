@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --
 /** The entry of `outlive`, the command line. */
 import { CommanderError } from 'commander';
 import { Frame, processSurroundings } from './commands/context.ts';

@@ -11,6 +11,7 @@ import Database from 'better-sqlite3';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { OpenApi, Operation } from '../../src/api/openapi.ts';
+import { driverSpecSchema } from '../../src/domain/driver.ts';
 import { createClaimer } from '../../src/supervisor/claim.ts';
 import { COMMAND, json, problem, send, start } from '../support/api-http.ts';
 import { atTheEnd, bootApi, cleanUp, type Rig } from '../support/api-rig.ts';
@@ -67,6 +68,19 @@ function artifactOf(rig: Rig): string {
   return row.id;
 }
 
+const driverSpec = (rig: Rig) => ({
+  census: { argv: ['true'], timeoutMs: 60_000 },
+  run: { argv: ['true'] },
+  cwd: rig.directory,
+});
+/** About a driver that is there. */
+const driver =
+  (rest: string, body?: Recipe['body']): Make =>
+  (rig) => {
+    rig.context.drivers.put('driver', driverSpecSchema.parse(driverSpec(rig)), false);
+    return { path: `/drivers/driver${rest}`, status: 200, ...(body ? { body } : {}) };
+  };
+
 const NOTHING = { body: {} };
 
 const RECIPES: Readonly<Record<string, Make>> = {
@@ -98,6 +112,28 @@ const RECIPES: Readonly<Record<string, Make>> = {
     status: 200,
   }),
   'get /ledger': plain('/ledger'),
+  'get /drivers': plain('/drivers'),
+  'get /drivers/{name}': driver(''),
+  'put /drivers/{name}': (rig) => ({
+    path: '/drivers/fresh',
+    body: {
+      ...driverSpec(rig),
+      every: 60_000,
+      jitter: 0,
+      handleFrom: 'number',
+      leftovers: 'ignore',
+      hardTimeoutMs: 60_000,
+      priority: 1,
+      maxAtOnce: 2,
+      environment: { A: 'b' },
+      environmentFiles: ['/etc/environment'],
+    },
+    status: 200,
+  }),
+  'post /drivers/{name}/pause': driver('/pause', { subject: 'a' }),
+  'post /drivers/{name}/resume': driver('/resume', {}),
+  'post /drivers/{name}/tick': driver('/tick', {}),
+  'post /drivers/{name}/remove': driver('/remove', {}),
   'get /channels': plain('/channels'),
   'get /channels/{id}': plain('/channels/lane'),
   'put /channels/{id}': plain('/channels/lane', {

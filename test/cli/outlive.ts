@@ -45,7 +45,8 @@ function environment({ runtimeDirectory, env }: Surroundings): Record<string, st
 
 /** Starts `outlive` with these arguments. */
 export function start(args: readonly string[], surroundings: Surroundings = {}): Running {
-  return launch(process.execPath, [entry, ...args], surroundings);
+  // Without it Node takes an option of ours that it knows, --env-file, for its own.
+  return launch(process.execPath, ['--', entry, ...args], surroundings);
 }
 
 /** Starts any program in the same surroundings. */

@@ -25,7 +25,7 @@ export interface CliProcess {
 }
 
 export function startCli(rig: Rig, args: readonly string[], options: CliOptions = {}): CliProcess {
-  const child = spawn(process.execPath, [path.join(ROOT, 'dist/cli.js'), ...args], {
+  const child = spawn(process.execPath, ['--', path.join(ROOT, 'dist/cli.js'), ...args], {
     cwd: options.cwd ?? rig.tree,
     env: { ...rig.env, NO_COLOR: '1', ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
