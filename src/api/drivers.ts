@@ -43,7 +43,9 @@ function driverDetail(context: ApiContext, row: DriverRow): DriverDetail {
   const { drivers } = context.store;
   return {
     ...driverView(context, row),
-    holds: drivers.holdsOf(row.name).map(({ driver: _, ...hold }) => hold),
+    holds: drivers
+      .holdsOf(row.name)
+      .map(({ subject, workUnitId, code, heldAt }) => ({ subject, workUnitId, code, heldAt })),
     subjects: drivers
       .driven(row.name, SUBJECTS_SHOWN)
       .map(({ id: workUnitId, ...work }) => ({ workUnitId, ...work })),
@@ -73,11 +75,9 @@ const readRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (app, { co
   done();
 };
 
-const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
-  app,
-  { context },
-  done,
-) => {
+const named = { params: driverParamsSchema };
+
+const lifeRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (app, { context }, done) => {
   const view = (row: DriverRow): DriverView => driverView(context, row);
   app.put(
     '/drivers/:name',
@@ -97,7 +97,23 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
         context.drivers.put(request.params.name, request.body, request.query.replace === 'true'),
       ),
   );
-  const named = { params: driverParamsSchema };
+  app.post(
+    '/drivers/:name/remove',
+    {
+      schema: {
+        summary: 'Forget a driver; what runs goes on, and what is held stays held',
+        ...named,
+        body: nothingSchema,
+        response: { 200: driverViewSchema },
+      },
+    },
+    (request) => view(context.drivers.remove(request.params.name)),
+  );
+  done();
+};
+
+const verbRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (app, { context }, done) => {
+  const view = (row: DriverRow): DriverView => driverView(context, row);
   app.post(
     '/drivers/:name/pause',
     {
@@ -140,18 +156,6 @@ const commandRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
       return { driver: view(row), tick: row.tick, begun };
     },
   );
-  app.post(
-    '/drivers/:name/remove',
-    {
-      schema: {
-        summary: 'Forget a driver; what runs goes on, and what is held stays held',
-        ...named,
-        body: nothingSchema,
-        response: { 200: driverViewSchema },
-      },
-    },
-    (request) => view(context.drivers.remove(request.params.name)),
-  );
   done();
 };
 
@@ -162,6 +166,7 @@ export const driverRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (
   done,
 ) => {
   void app.register(readRoutes, options);
-  void app.register(commandRoutes, options);
+  void app.register(lifeRoutes, options);
+  void app.register(verbRoutes, options);
   done();
 };

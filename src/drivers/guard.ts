@@ -29,6 +29,15 @@ export function refusal(code: Skip, why = '', workUnitId: string | null = null):
 const because = (code: Skip, work: SubjectWork | undefined): Refusal | null =>
   work ? refusal(code, work.handle, work.id) : null;
 
+/** By the order of events, since clocks go back; by time only where retention has taken them. */
+function isNewer(
+  { position, endedAt }: SubjectWork,
+  began: { readonly position: number; readonly ts: string } | null,
+): boolean {
+  if (began === null) return true;
+  return position === null ? endedAt !== null && endedAt >= began.ts : position > began.position;
+}
+
 /** Nothing of it is in memory: also two daemons, one after the other, answer as one. */
 export function guard(
   { drivers }: Pick<Store, 'drivers'>,
@@ -40,8 +49,7 @@ export function guard(
   const hold = drivers.holdOn(subject);
   if (hold) return refusal('held', hold.code, hold.workUnitId);
   const work = drivers.workOn(subject, except);
-  // By the order of events, not by clocks: those go back.
-  const began = drivers.claimedAt(censusId) ?? -1;
+  const began = drivers.claimedAt(censusId);
   const known =
     because(
       'busy',
@@ -53,7 +61,7 @@ export function guard(
     ) ??
     because(
       'newer',
-      work.find(({ position }) => position !== null && position > began),
+      work.find((one) => isNewer(one, began)),
     );
   if (known) return known;
   const working = drivers.working(driver, except);

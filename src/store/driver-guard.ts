@@ -19,8 +19,9 @@ const factsSchema = z.object({
   handle: z.string(),
   live: z.int().transform((value) => value === 1),
   verifying: z.int().transform((value) => value === 1),
-  /** Of the newest thing that is known of it; null once its events are gone, long after its end. */
+  /** Of the newest thing that is known of it; null once retention has taken its events. */
   position: z.int().nullable(),
+  endedAt: z.string().nullable(),
 });
 /** One work unit of a subject. */
 export type SubjectWork = z.output<typeof factsSchema>;
@@ -47,7 +48,7 @@ function facts(db: Database, workspace: string) {
   const ofSubject = db.prepare<Record<string, string | number>>(
     `SELECT w.id, w.handle, w.status NOT IN ${TERMINAL} AS live, ${PENDING('w.id')} AS verifying,
        (SELECT position FROM runtime_events WHERE work_unit_id = w.id ORDER BY seq DESC LIMIT 1)
-         AS position
+         AS position, w.ended_at AS endedAt
      FROM work_units AS w
      WHERE w.workspace_id = @workspace AND w.external_subject = @subject AND w.id <> @except
      ORDER BY w.id DESC`,
@@ -62,12 +63,10 @@ function facts(db: Database, workspace: string) {
              AND w.owner_id = @driver AND w.id <> @except AND w.status IN ${TERMINAL})`,
     )
     .pluck();
-  const claimed = db
-    .prepare<[string], number | null>(
-      `SELECT max(position) FROM runtime_events
-       WHERE work_unit_id = ? AND type = 'work_unit.claimed'`,
-    )
-    .pluck();
+  const claimed = db.prepare<[string], { position: number; ts: string }>(
+    `SELECT position, ts FROM runtime_events
+     WHERE work_unit_id = ? AND type = 'work_unit.claimed' ORDER BY seq DESC LIMIT 1`,
+  );
   const driven = db.prepare<[string, string, number]>(
     `SELECT w.id, w.handle, w.external_subject AS subject, w.status, w.error_code AS errorCode,
        (SELECT state FROM outcomes WHERE work_unit_id = w.id ORDER BY attempt_number DESC LIMIT 1)
@@ -85,8 +84,9 @@ function facts(db: Database, workspace: string) {
     /** Subjects that are worked on or verified for a driver, but for this work unit. */
     working: (driver: string, except = ''): number =>
       working.get({ workspace, driver, except }) ?? 0,
-    /** Position at which work was given to an attempt last; null for none, or long ago. */
-    claimedAt: (workUnitId: string): number | null => claimed.get(workUnitId) ?? null,
+    /** Where and when work was given to an attempt last; null for none, or long ago. */
+    claimedAt: (workUnitId: string): { readonly position: number; readonly ts: string } | null =>
+      claimed.get(workUnitId) ?? null,
     /** Newest first. */
     driven: (driver: string, limit: number): DrivenSubject[] =>
       driven.all(workspace, driver, limit).map((row) => drivenSchema.parse(row)),

@@ -1,9 +1,12 @@
 /** Drivers on a machine without systemd: real daemon, real wrapper, a folder of tasks. */
+import { execFile } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { DriverDetail, DriverSpecInput } from '../../src/api/schemas-drivers.ts';
-import { appears, Rig, within } from '../support/rig.ts';
+import { cli } from '../support/cli.ts';
+import { appears, Rig, ROOT, said, within } from '../support/rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
@@ -70,7 +73,7 @@ async function driverIs(
 }
 
 describe('a folder of tasks', () => {
-  it('S2: each is worked once and verified, through two daemons that are killed', async () => {
+  it('S2: each is worked once and verified, through two daemons that are killed; row 301, row 146', async () => {
     const names = tasks(30);
     const first = await rig.startDaemon();
     await rig.client.putDriver('tasks', folder({ every: 1_000, jitter: 0, maxAtOnce: 8 }));
@@ -94,8 +97,193 @@ describe('a folder of tasks', () => {
     );
     const ledger = await rig.client.ledger({ driver: 'tasks', limit: 100 });
     expect(ledger.items.map(({ handle }) => handle).sort()).toEqual(names);
+    expect(ledger.items.map(({ unit }) => unit).sort()).toEqual(
+      names.map((name) => `outlive-${rig.workspace}-${name}-1.service`),
+    );
     expect(new Set(ledger.items.map(({ outcome, verify }) => `${outcome} ${verify}`))).toEqual(
       new Set(['satisfied ok']),
     );
+  });
+});
+
+/** Prints a line for each of these subjects. */
+const printing = (...subjects: readonly string[]): string[] =>
+  sh(
+    subjects
+      .map(
+        (subject) =>
+          `echo '${JSON.stringify({ subject, handle: subject, vars: { Branch: 'x y' } })}'`,
+      )
+      .join('\n') || 'true',
+  );
+
+async function ticked(name: string): Promise<DriverDetail> {
+  const { tick } = await rig.client.tickDriver(name);
+  return driverIs(name, `the end of tick ${tick}`, ({ last }) => last?.tick === tick);
+}
+const whatOf = ({ last }: DriverDetail): string[] =>
+  last?.subjects.map(({ subject, code }) => `${subject} ${code ?? 'started'}`) ?? [];
+
+describe('what is run', () => {
+  it('is told what it is about, as is the census, with variables of driver and files', async () => {
+    await rig.startDaemon();
+    writeFileSync(inTree('vars'), 'OF_FILE=from the file\n');
+    const dump = 'env | grep -E "^(OUTLIVE_|OF_)" | grep -v ^OUTLIVE_MARK= | sort';
+    await rig.client.putDriver('tasks', {
+      census: { argv: sh(`${dump} > census; ${printing('a').at(-1)}`) },
+      run: { argv: sh(`${dump} > run`) },
+      outcome: { outputs: ['run'] },
+      cwd: rig.tree,
+      environment: { OF_DRIVER: '1' },
+      environmentFiles: [inTree('vars')],
+    });
+    const { subjects } = await ticked('tasks').then(() =>
+      driverIs('tasks', 'the end of a', (driver) => driver.subjects[0]?.outcome === 'satisfied'),
+    );
+    expect(subjects).toMatchObject([{ handle: 'a', status: 'succeeded' }]);
+    const lines = (name: string): string[] => readFileSync(inTree(name), 'utf8').trim().split('\n');
+    const common = [
+      'OF_DRIVER=1',
+      'OF_FILE=from the file',
+      'OUTLIVE_ATTEMPT=1',
+      'OUTLIVE_DRIVER=tasks',
+    ];
+    const workspace = `OUTLIVE_WORKSPACE=${rig.workspace}`;
+    expect(lines('census')).toEqual([
+      ...common,
+      'OUTLIVE_HANDLE=tasks-census-1',
+      'OUTLIVE_TICK=1',
+      workspace,
+    ]);
+    expect(lines('run')).toEqual([
+      ...common,
+      'OUTLIVE_HANDLE=a',
+      'OUTLIVE_SUBJECT=a',
+      'OUTLIVE_VAR_BRANCH=x y',
+      workspace,
+    ]);
+  });
+
+  it('row 302: is ended by the deadline that the driver has', async () => {
+    await rig.startDaemon();
+    const spec = { census: { argv: printing('a') }, run: { argv: ['sleep', '60'] }, cwd: rig.tree };
+    await rig.client.putDriver('tasks', { ...spec, hardTimeoutMs: 1_500 });
+    await ticked('tasks');
+    await driverIs('tasks', 'the end of a', (driver) => driver.subjects[0]?.status === 'failed');
+    const { items } = await rig.client.ledger({ driver: 'tasks' });
+    expect(items).toMatchObject([{ handle: 'a', result: 'timeout', rc: 124 }]);
+  });
+
+  it('is an agent where there is a prompt, with its places filled', async () => {
+    await rig.startDaemon();
+    await rig.client.putDriver('issues', {
+      census: { argv: printing('issue-7') },
+      run: {
+        prompt: 'Do as the script says.\n#script\nsay About {{subject}}, {{vars.Branch}}.\n#end',
+        model: 'lab/scripted',
+      },
+      cwd: rig.tree,
+    });
+    await ticked('issues');
+    const { subjects } = await driverIs('issues', 'the end', (driver) =>
+      ['succeeded', 'failed'].includes(driver.subjects[0]?.status ?? ''),
+    );
+    const id = subjects[0]?.workUnitId ?? '';
+    const transcript = (await rig.client.artifacts(id)).items.find(
+      ({ kind }) => kind === 'transcript',
+    );
+    let text = '';
+    for await (const piece of rig.client.artifactContent(transcript?.id ?? '')) text += piece;
+    expect(text).toContain('About issue-7, x y.');
+  });
+});
+
+describe('a subject whose work somebody stopped', () => {
+  it('S2: a halt holds the subject until it is resumed, over a restart of the daemon', async () => {
+    const first = await rig.startDaemon();
+    const spec = { census: { argv: printing('a') }, run: { argv: sh('touch runs; sleep 60') } };
+    await rig.client.putDriver('tasks', { ...spec, cwd: rig.tree });
+    expect(whatOf(await ticked('tasks'))).toEqual(['a started']);
+    await appears(inTree('runs'));
+    expect(whatOf(await ticked('tasks'))).toEqual(['a busy']);
+    await rig.client.cancelWorkUnit('a');
+    await rig.outcome('a');
+    first.kill('SIGKILL');
+    await first.exited;
+    await rig.startDaemon();
+    expect(whatOf(await ticked('tasks'))).toEqual(['a held']);
+    expect((await rig.client.resumeDriver('tasks', 'a')).released).toEqual(['a']);
+    expect(whatOf(await ticked('tasks'))).toEqual(['a started']);
+  });
+});
+
+describe('on the command line', () => {
+  it('a tick says what was started, what was not, and why; a failing census is FAILING', async () => {
+    await rig.startDaemon();
+    const add = ['driver', 'add', 'tasks', '--max-at-once', '1', '--run', 'sleep 60'];
+    const census = printing('a', 'b').at(-1) ?? '';
+    expect((await cli(rig, [...add, '--census', census])).status).toBe(0);
+    const tick = await cli(rig, ['driver', 'tick', 'tasks']);
+    expect(tick.status, tick.stderr).toBe(0);
+    expect(tick.stdout).toContain('tasks: tick 1 found 2 and started 1\n');
+    expect(tick.stdout).toMatch(/started +a +a\n +skipped +b +b +full: .*\(1 of 1\)/);
+    await cli(rig, [...add, '--replace', '--census', 'echo no token >&2; exit 3']);
+    const failed = await cli(rig, ['driver', 'tick', 'tasks']);
+    expect(failed.status).toBe(1);
+    expect(failed.stdout).toBe(
+      'tasks: tick 2 failed. The census tasks-census-2 failed (status 3): no token\n',
+    );
+    expect((await cli(rig, ['driver', 'list'])).stdout).toContain('FAILING');
+    const { status, problems } = await rig.client.runtime();
+    expect(status).toBe('degraded');
+    expect(problems.join('\n')).toContain(
+      'driver_failing: tasks: The census tasks-census-2 failed',
+    );
+  });
+});
+
+describe('the page for people', () => {
+  it('has an example that works as it is pasted', async () => {
+    await rig.startDaemon();
+    const page = readFileSync(path.join(ROOT, 'docs/drivers.md'), 'utf8');
+    const example = /```sh\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
+    expect(example).toContain('outlive driver add tasks');
+    const bin = path.join(rig.base, 'outlive-bin');
+    mkdirSync(bin);
+    const line = `exec "${process.execPath}" -- "${ROOT}/dist/cli.js" "$@"`;
+    writeFileSync(path.join(bin, 'outlive'), `#!/bin/sh\n${line}\n`, { mode: 0o755 });
+    const env = { ...rig.env, PATH: `${bin}:${rig.env['PATH']}` };
+    const pasted = promisify(execFile)('sh', ['-e', '-c', example], { env, cwd: rig.base });
+    const { stdout } = await within('the example', pasted);
+    expect(stdout).toContain('tasks  active');
+    const { subjects } = await driverIs(
+      'tasks',
+      'both tasks to be verified',
+      (driver) => driver.subjects.filter(({ outcome }) => outcome === 'satisfied').length === 2,
+    );
+    expect(subjects.map(({ subject }) => subject).sort()).toEqual(['folder:one', 'folder:two']);
+    expect(readdirSync(path.join(rig.base, 'tasks/done')).sort()).toEqual(['one', 'two']);
+  });
+});
+
+describe('drivers of config.json', () => {
+  it('X24: are there after a start; one whose prompt file is missing says so at its tick', async () => {
+    const file = rig.config.directories.configFile;
+    mkdirSync(path.dirname(file), { recursive: true });
+    const promptFile = inTree('p.md');
+    const driver = {
+      census: { argv: ['true'] },
+      run: { promptFile },
+      cwd: rig.tree,
+      every: 3_600_000,
+    };
+    writeFileSync(file, JSON.stringify({ drivers: { nightly: driver } }));
+    const daemon = await rig.startDaemon();
+    const { source, last } = await driverIs('nightly', 'a tick', ({ failures }) => failures === 1);
+    expect(source).toBe('file');
+    expect(last?.message).toContain(`the prompt file ${promptFile} does not exist`);
+    await said(daemon, 'a tick of a driver failed');
+    const refused = await cli(rig, ['driver', 'remove', 'nightly']);
+    expect(refused.status).toBe(5);
   });
 });
