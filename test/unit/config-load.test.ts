@@ -108,6 +108,7 @@ describe('config.json', () => {
         suspendAfterMs: 1_000,
       },
       admission: { minFreeMemory: 1_048_576 },
+      drivers: {},
       sandbox: { mode: 'unit' as const, hide: ['/home/me/.ssh'], show: ['/run/docker.sock'] },
       captureBytes: 4096,
     };

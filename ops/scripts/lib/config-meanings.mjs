@@ -37,7 +37,7 @@ export const CONFIG_MEANINGS = {
     'a run that waits for an answer for longer gives its process, leases and slots back until then',
   'admission.minFreeMemory': 'nothing is started while fewer bytes of memory are free',
   drivers:
-    'loops that look for work, by name, taken over at a start: see [drivers](drivers.md); each has the fields of `PUT /drivers/{name}`',
+    'loops that look for work, by name, taken over at a start: see `docs/drivers.md`; each has the fields of `PUT /drivers/{name}`',
   'linear.webhookSecretFile':
     'a file with the webhook signing secret of the Linear app and nothing else; this or the credential turns `POST /linear/webhook` on',
   'linear.webhookSecretCredential':
