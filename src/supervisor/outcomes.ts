@@ -74,7 +74,7 @@ class Look {
     try {
       // Whoever waits for the tree was woken by the same commit: the tree is taken now if it can be.
       const atOnce = { ...request, queueOnConflict: false };
-      const { created } = this.#submitFirst(request.exclusive ? atOnce : request, request, options);
+      const { created } = this.submitFirst(request.exclusive ? atOnce : request, request, options);
       // Another one's, under our key: what it ran is not known to be what was left.
       if (!created) this.settle(row, verifyNotRun('its key was used by other work'), json);
     } catch (error) {
@@ -83,7 +83,11 @@ class Look {
     }
   }
 
-  #submitFirst(first: StartWorkUnit, second: StartWorkUnit, options: SubmitOptions): Submission {
+  private submitFirst(
+    first: StartWorkUnit,
+    second: StartWorkUnit,
+    options: SubmitOptions,
+  ): Submission {
     try {
       return this.submit(first, options);
     } catch (error) {
