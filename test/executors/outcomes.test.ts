@@ -1,15 +1,16 @@
-/** What success must leave behind, on a machine without systemd: real daemon, real wrapper. */
+/** What success must leave behind on both executors: real daemon, real wrapper. */
 import { existsSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WorkUnitView } from '../../src/api/schemas.ts';
 import { OUTCOME_VERIFY } from '../../src/domain/outcome.ts';
 import { cli } from '../support/cli.ts';
-import { appears, Rig, script } from '../support/rig.ts';
+import { appears, type Rig, script } from '../support/rig.ts';
+import { tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(() => rig.end());
 

@@ -4,11 +4,12 @@ import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LedgerLineView } from '../../src/api/schemas-ledger.ts';
 import { cli } from '../support/cli.ts';
-import { Rig } from '../support/rig.ts';
+import type { Rig } from '../support/rig.ts';
+import { EXECUTOR, tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(() => rig.end());
 
@@ -47,7 +48,7 @@ describe('the ledger', () => {
       ['stopped', 'stopped', 130],
     ]);
     expect(new Set(lines.map(({ executor, reattached }) => `${executor} ${reattached}`))).toEqual(
-      new Set(['direct false']),
+      new Set([`${EXECUTOR} false`]),
     );
     const { stdout } = await cli(rig, ['ledger', '--handle', 'three', '--since', '1h']);
     expect(stdout).toMatch(
