@@ -26,6 +26,8 @@ export function verifyRequest(
     cwd,
     exclusive: request.exclusive ?? runnerId === 'pi',
     priority: 1000,
+    // It judges and changes nothing: after a reboot it is asked again, as often as work may be lost.
+    onLost: 'resume',
     // Tests may be silent for as long as they may run.
     timeoutPolicy: { hardTimeoutMs: timeoutMs, idleTimeoutMs: timeoutMs },
     ...(request.sandbox === undefined ? {} : { sandbox: request.sandbox }),
