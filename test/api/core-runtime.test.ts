@@ -212,6 +212,7 @@ describe('the document', () => {
         'GET /channels/{id}',
         'GET /docs',
         'GET /events',
+        'GET /ledger',
         'GET /linear/status',
         'GET /openapi.json',
         'GET /providers',
