@@ -32,6 +32,7 @@ async function run(
   const request = await buildRequest(words, options, {
     user: config.user,
     cwd: () => process.cwd(),
+    env: context.env,
     readStdin,
   });
   if (options.dryRun) return dryRun(context, request, options.json === true);
@@ -100,6 +101,12 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--after <handle>', 'wait for this to have its outcome; may be repeated', collect)
     .option('--after-needed <any|number>', 'how many of those have to have it (default: all)')
     .option('--no-queue', 'refuse at once (exit 5) instead of waiting for its turn')
+    .option(
+      '--env <name=value>',
+      'a variable for it, or NAME to hand yours on; repeatable',
+      collect,
+    )
+    .option('--env-file <path>', 'a file of variables, read at each start; repeatable', collect)
     .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
     .option('--no-exclusive', 'others may (default of command)')
     .option('--lease <type:key>', 'hold this too, alone; may be repeated', collect)
