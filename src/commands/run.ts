@@ -69,6 +69,15 @@ async function detach(
 
 const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];
 
+const HELP = `
+The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
+running and ends this command as an interrupt does, so that "&&" does not go on.
+
+Exit status: 0 succeeded (and left what --verify, --output and --result-schema
+ask for), 1 failed, 2 usage, 4 no daemon, 5 conflict,
+124 a timeout, 130 cancelled (or Ctrl-C here).
+${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`;
+
 /** Adds `run` to the program. */
 export function registerRun(program: Command, frame: Frame): void {
   program
@@ -137,17 +146,7 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')
     .option('--json', 'events as NDJSON; with --detach or --dry-run one JSON object')
-    .addHelpText(
-      'after',
-      `
-The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
-running and ends this command as an interrupt does, so that "&&" does not go on.
-
-Exit status: 0 succeeded (and left what --verify, --output and --result-schema
-ask for), 1 failed, 2 usage, 4 no daemon, 5 conflict,
-124 a timeout, 130 cancelled (or Ctrl-C here).
-${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`,
-    )
+    .addHelpText('after', HELP)
     .action((words: string[], options: RunOptions, command: Command) =>
       frame.run(command, (context) => run(context, words, options)),
     );
