@@ -148,7 +148,7 @@ describe('a folder', () => {
 });
 
 // gh has a jq of its own; its double borrows the machine's.
-const hasJq = spawnSync('jq', ['--version']).status === 0;
+const hasJq = spawnSync('sh', ['-c', 'command -v jq']).status === 0;
 const needsJq = hasJq ? '' : ' (SKIPPED: needs jq)';
 
 /** A gh that notes its arguments and what it must not be without, and does with a recording what `--jq` says. */
