@@ -124,7 +124,7 @@ describe('a branch; X22', () => {
     const there = path.join(rig.root, 'there');
     git(app, 'worktree', 'add', '--quiet', there, 'theirs');
     commit(there, 'README', 'theirs');
-    expect(() => git(tree, ...how, 'theirs')).toThrow();
+    expect(() => git(tree, ...how, 'theirs')).toThrow('Command failed');
   }
 });
 
