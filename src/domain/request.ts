@@ -1,6 +1,7 @@
 /** The request that makes a work unit, after validation and defaults. */
 import { z } from 'zod';
 import { afterSchema } from './dependencies.ts';
+import { environmentFilesSchema, environmentSchema } from './environment.ts';
 import { handleSchema } from './names.ts';
 import { LEFTOVER_POLICIES, outcomeContractSchema } from './outcome.ts';
 import { providerRetrySchema } from './provider-retry.ts';
@@ -62,6 +63,10 @@ const startFields = {
   outcome: outcomeContractSchema.optional(),
   /** Whether processes that a run leaves behind, which are swept either way, fail it; `ignore` when absent. */
   leftovers: z.enum(LEFTOVER_POLICIES).optional(),
+  /** Variables of what it runs, over those that all runs have; no answer and no event shows a value. */
+  environment: environmentSchema.optional(),
+  /** Files of more variables, read each time an attempt is prepared; `environment` wins over them. */
+  environmentFiles: environmentFilesSchema.optional(),
   queueOnConflict: z.boolean().default(true),
   idempotencyKey: shortText.optional(),
   createdByClientId: shortText.optional(),

@@ -37,6 +37,8 @@ export const storedRequestSchema = z.looseObject({
   exclusive: z.boolean().optional(),
   outcome: outcomeContractSchema.optional(),
   leftovers: z.enum(LEFTOVER_POLICIES).optional(),
+  environment: z.record(z.string(), z.string()).optional(),
+  environmentFiles: z.array(z.string()).optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 

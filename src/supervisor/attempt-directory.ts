@@ -10,6 +10,7 @@ import type { WorkUnitRow } from '../store/work-units.ts';
 import { approvalSpec } from './approval-spec.ts';
 import type { Context, Settings } from './context.ts';
 import { continuationOf } from './continuation.ts';
+import { givenEnvironment } from './environment.ts';
 import { verifyEnvironment } from './outcome-verify.ts';
 import { spendOfUnit } from './spend-gate.ts';
 import { timeoutsOf } from './time-left.ts';
@@ -93,12 +94,19 @@ async function makeDurably(directory: string): Promise<void> {
   }
 }
 
+/** What was found out for this attempt, right before it. */
+interface Prepared {
+  readonly sandbox: SandboxSpec | null;
+  /** Variables that the request gives, values of files included. */
+  readonly given: Readonly<Record<string, string>>;
+}
+
 function launchFile(
   context: Context,
   workUnit: WorkUnitRow,
   attempt: AttemptRow,
   paths: AttemptPaths,
-  sandbox: SandboxSpec | null,
+  { sandbox, given }: Prepared,
 ): LaunchFile {
   const { request } = workUnit;
   const { settings } = context;
@@ -126,9 +134,11 @@ function launchFile(
     cwd: workUnit.cwd,
     environment: {
       ...settings.runnerEnvironment,
+      ...given,
       OUTLIVE_WORKSPACE: context.workspace,
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
+      ...(workUnit.externalSubject === null ? {} : { OUTLIVE_SUBJECT: workUnit.externalSubject }),
       ...verifyEnvironment(context, workUnit.id),
     },
     credentialVariables: isPi ? variablesOfPi(settings) : [],
@@ -150,7 +160,10 @@ function variablesOfPi({ keys, policies }: Settings): string[] {
   return Object.keys(keys).filter((name) => !kept.has(name));
 }
 
-/** Makes everything the wrapper needs, durable, before systemd is asked to start it. */
+/**
+ * Makes everything the wrapper needs, durable, before systemd is asked to start it.
+ * @throws Error also when a file of variables cannot be had.
+ */
 export async function prepareAttempt(
   context: Context,
   workUnit: WorkUnitRow,
@@ -158,6 +171,7 @@ export async function prepareAttempt(
   sandbox: SandboxSpec | null,
 ): Promise<AttemptPaths> {
   const paths = attemptPaths(context.settings, attempt);
+  const given = await givenEnvironment(workUnit);
   const privately = { recursive: true, mode: 0o700 } as const;
   await makeDurably(paths.directory);
   await mkdir(path.dirname(paths.sessionFile), privately);
@@ -165,7 +179,7 @@ export async function prepareAttempt(
   if (workUnit.runnerId === 'pi') await mkdir(paths.decisions, privately);
   await writeDurably(
     paths.launch,
-    JSON.stringify(launchFile(context, workUnit, attempt, paths, sandbox)),
+    JSON.stringify(launchFile(context, workUnit, attempt, paths, { sandbox, given })),
   );
   if (workUnit.runnerId === 'pi') await writeCredentials(paths, context.settings.keys);
   return paths;

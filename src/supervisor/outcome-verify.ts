@@ -13,7 +13,7 @@ const TAIL_BYTES = 1_500;
 export const verifyKey = ({ workUnitId, attemptNumber }: OutcomeKey): string =>
   `outcome-verify ${workUnitId} ${attemptNumber}`;
 
-/** The request; in the same tree, held as the judged one held it, and before all that waits. */
+/** The request; in the same tree and with the same variables, held as the judged one held it, and before all that waits. */
 export function verifyRequest(
   { id, cwd, runnerId, request }: WorkUnitRow,
   { argv, timeoutMs }: NonNullable<OutcomeContract['verify']>,
@@ -31,6 +31,10 @@ export function verifyRequest(
     // Tests may be silent for as long as they may run.
     timeoutPolicy: { hardTimeoutMs: timeoutMs, idleTimeoutMs: timeoutMs },
     ...(request.sandbox === undefined ? {} : { sandbox: request.sandbox }),
+    ...(request.environment === undefined ? {} : { environment: request.environment }),
+    ...(request.environmentFiles === undefined
+      ? {}
+      : { environmentFiles: request.environmentFiles }),
   });
 }
 
