@@ -58,6 +58,7 @@ module.exports = {
       'api/schemas-runtime.ts',
       'api/schemas-linear.ts',
       'linear/trial.ts',
+      'linear/debris.ts',
       'store/restore.ts',
       'api/schemas-provider.ts',
       'config.ts',

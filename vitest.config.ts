@@ -16,6 +16,14 @@ const tier = (name: string, options: Record<string, unknown> = {}) => ({
 // limit there, and a file that fails must not be able to blame its neighbour.
 const alone = { testTimeout: 120_000, hookTimeout: 180_000, fileParallelism: false };
 
+/** A tier with a real daemon on one executor; what has to hold on both is in test/executors. */
+const onExecutor = (name: 'direct' | 'systemd') =>
+  tier(name, {
+    ...alone,
+    include: [`test/${name}/**/*.test.ts`, 'test/executors/**/*.test.ts'],
+    env: { OUTLIVE_TEST_EXECUTOR: name },
+  });
+
 export default defineConfig({
   test: {
     projects: [
@@ -27,9 +35,9 @@ export default defineConfig({
       tier('api', { testTimeout: 60_000 }),
       tier('cli', { testTimeout: 60_000 }),
       // Real processes and their deadlines: one file at a time.
-      tier('direct', alone),
+      onExecutor('direct'),
       tier('host', alone),
-      tier('systemd', alone),
+      onExecutor('systemd'),
     ],
   },
 });

@@ -47,6 +47,7 @@ const migrations = at('src/store/migrations');
 if (existsSync(migrations))
   cpSync(migrations, at('dist.new/store/migrations'), { recursive: true });
 cpSync(at('ops/units'), at('dist.new/ops'), { recursive: true });
+cpSync(at('ops/census'), at('dist.new/ops/census'), { recursive: true });
 for (const entry of ['cli.js', 'main.js']) {
   if (readdirSync(at('dist.new')).includes(entry)) chmodSync(at(`dist.new/${entry}`), 0o755);
 }

@@ -7,7 +7,13 @@ import type { CommandEnd } from './event-data.ts';
 import { OutputBudget } from './output-budget.ts';
 import { drainOutput } from './output-drain.ts';
 import { readOutput } from './output-stream.ts';
-import { type Program, type ProgramEnd, spawnExitCode, startProgram } from './program.ts';
+import {
+  isMissing,
+  type Program,
+  type ProgramEnd,
+  spawnExitCode,
+  startProgram,
+} from './program.ts';
 import { failure, type RunnerContext, type RunnerResult, success } from './runner.ts';
 import type { StopRequest } from './stop.ts';
 
@@ -24,35 +30,52 @@ export async function runCommand(
 ): Promise<RunnerResult> {
   const { launch, emit } = context;
   const started = performance.now();
+  const { environment } = context;
+  // In a nest it would be nsenter that says so, as the exit status of something that ran.
+  if (context.nest && isMissing(argv[0] ?? '', { cwd: launch.cwd, environment })) {
+    const result = couldNotStart(argv, 'ENOENT');
+    emit('failed', endOf(result, started));
+    return result;
+  }
   const out = openCapture(context, ATTEMPT_FILES.stdout);
   const err = openCapture(context, ATTEMPT_FILES.stderr);
   const enter = context.nest?.enter ?? [];
   const program = startProgram([...enter, ...argv], {
     cwd: launch.cwd,
-    environment: context.environment,
+    environment,
     stdin: 'ignore',
     umask: launch.umask,
   });
   if (program.pid !== 0) emit('started', { runner: 'command', pid: program.pid, argv });
   const flush = readOutputs(context, program, out, err);
   try {
-    const end = await untilEnd(context, program);
+    const ended = await untilEnd(context, program);
     const drained = await drainOutput(program.child, program.closed, () => out.seen + err.seen);
     flush();
     if (drained === 'held') sayHeld(context);
-    const result = conclude(context.stop.request, end, argv, out, err);
-    const facts: CommandEnd = {
-      exitCode: result.exitCode,
-      signal: result.signal,
-      durationMs: Math.round(performance.now() - started),
-    };
+    const result = conclude(context.stop.request, ended, argv, out, err);
+    const end = endOf(result, started);
+    const { code: _code, message: _message, ...facts } = end;
     if (result.verdict === 'ok') emit('succeeded', facts);
-    else emit('failed', { ...facts, code: result.code ?? '', message: result.message ?? '' });
+    else emit('failed', end);
     return result;
   } finally {
     out.finish();
     err.finish();
   }
+}
+
+function endOf(
+  { exitCode, signal, code, message }: RunnerResult,
+  started: number,
+): CommandEnd & { code: string; message: string } {
+  const durationMs = Math.round(performance.now() - started);
+  return { exitCode, signal, durationMs, code: code ?? '', message: message ?? '' };
+}
+
+function couldNotStart([program = '']: readonly string[], error: string): RunnerResult {
+  const message = `${program} could not be started: ${error}`;
+  return failure('spawn_error', message, { exitCode: spawnExitCode(error) });
 }
 
 function openCapture(
@@ -117,10 +140,7 @@ function conclude(
   const program = argv[0] ?? '';
   const text = out.seen > 0 ? out.tailText(LAST_TEXT_BYTES) : err.tailText(LAST_TEXT_BYTES);
   const facts = { text, exitCode, signal };
-  if (error !== null) {
-    const message = `${program} could not be started: ${error}`;
-    return failure('spawn_error', message, { exitCode: spawnExitCode(error) });
-  }
+  if (error !== null) return couldNotStart(argv, error);
   if (stop !== null) return failure(stop.code ?? 'aborted', stop.message, facts);
   if (signal !== null) return failure('killed', `${program} was killed by ${signal}`, facts);
   if (exitCode === 0) return success(facts);

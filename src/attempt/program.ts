@@ -1,5 +1,7 @@
 /** A program as a child with its own process group, and its end as one promise. */
 import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process';
+import { statSync } from 'node:fs';
+import path from 'node:path';
 import { errorCode } from './files.ts';
 
 /** How a program ended; `error` when it could not be started at all. */
@@ -67,6 +69,19 @@ function signalGroup(pid: number, signal: NodeJS.Signals): void {
   } catch {
     // ESRCH: all gone. EPERM: nobody there whom we may signal (a setuid program).
   }
+}
+
+/** True when nothing of that name is there to be started, in this directory with this PATH. */
+export function isMissing(
+  program: string,
+  { cwd, environment }: Pick<ProgramOptions, 'cwd' | 'environment'>,
+): boolean {
+  const isThere = (directory: string): boolean =>
+    statSync(path.resolve(cwd, directory, program), { throwIfNoEntry: false }) !== undefined;
+  if (program.includes('/')) return !isThere('.');
+  const search = environment['PATH'];
+  // Without one, which directories are meant is the C library's business.
+  return search !== undefined && !search.split(':').some((directory) => isThere(directory || '.'));
 }
 
 /** What a shell would have exited with. */

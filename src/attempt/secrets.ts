@@ -1,4 +1,4 @@
-/** The secret values that an attempt's program can reach: its credentials, and the keys in Pi's own files. */
+/** The secret values that an attempt's program can reach: its credentials, variables named as such, the keys in Pi's own files. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { LaunchFile } from '../domain/attempt-files.ts';
@@ -14,7 +14,8 @@ const isPlaceholder = (value: string): boolean => /^[a-z_-]{0,15}$/.test(value);
  * output is known only where it is also a credential; a token that Pi gets later is not known.
  */
 export function knownSecrets(launch: LaunchFile, credentials: Values): Values {
-  if (launch.runner.kind !== 'pi') return credentials;
+  const variables = namedAsSecret(launch.environment);
+  if (launch.runner.kind !== 'pi') return { ...variables, ...credentials };
   const environment = { ...launch.environment, ...credentials };
   const { HOME: home = '', PI_CODING_AGENT_DIR: agent } = environment;
   const directory = agent ?? path.join(home, '.pi', 'agent');
@@ -22,10 +23,18 @@ export function knownSecrets(launch: LaunchFile, credentials: Values): Values {
   const models = objectOf(readJson(path.join(directory, 'models.json')));
   const keys = keysOfModels(models['providers'], false);
   return {
+    ...variables,
     ...named('auth.json', auth, environment),
     ...named('models.json', keys, environment),
     ...credentials,
   };
+}
+
+/** Variables that by their name hold a secret; a value that is a plain word or a path is none. */
+function namedAsSecret(environment: Values): Values {
+  const isSecret = ([name, value]: [string, string]): boolean =>
+    /TOKEN|SECRET|KEY|PASSWORD/i.test(name) && !isPlaceholder(value) && !/^\/[\w./-]*$/.test(value);
+  return Object.fromEntries(Object.entries(environment).filter(isSecret));
 }
 
 function readJson(file: string): unknown {

@@ -48,8 +48,8 @@ interface Cursor {
   epoch: string | null;
   /** The last event handed out was a terminal one, and nothing was owed with it. */
   ended: boolean;
-  /** It has ended, and its outcome is still to be settled. */
-  owed: boolean;
+  /** It has ended, and the outcome of this attempt is still to be settled; null when none is. */
+  owed: number | null;
 }
 
 /** See {@link Client.followEvents}. */
@@ -59,7 +59,7 @@ export async function* followEvents(
   { afterSeq = 0, signal, onConnection = () => {} }: FollowOptions,
 ): AsyncGenerator<EventView, void> {
   const times = { ...FOLLOW_TIMES, ...source.times };
-  const cursor: Cursor = { id, seq: afterSeq, epoch: null, ended: false, owed: false };
+  const cursor: Cursor = { id, seq: afterSeq, epoch: null, ended: false, owed: null };
   const link = new Link(times, onConnection);
   while (!signal?.aborted) {
     const before = cursor.seq;
@@ -157,9 +157,11 @@ function accept(data: string, cursor: Cursor): EventView | null {
 /** A retry in between makes the outcome one of an end that was undone. */
 function heedEnd({ type, data }: EventView, cursor: Cursor): void {
   const isEnd = TERMINAL_EVENT_TYPES.has(type);
-  cursor.ended = isEnd ? data['outcome'] !== 'pending' : cursor.owed && type === 'outcome.settled';
-  if (isEnd) cursor.owed = !cursor.ended;
-  else if (cursor.ended || type === 'work_unit.queued') cursor.owed = false;
+  // One of an attempt before is told late, when somebody retried in between.
+  const isOwed = type === 'outcome.settled' && cursor.owed === data['attemptNumber'];
+  cursor.ended = isEnd ? data['outcome'] !== 'pending' : isOwed;
+  if (isEnd) cursor.owed = cursor.ended ? null : Number(data['outcomeOf'] ?? 0);
+  else if (cursor.ended || type === 'work_unit.queued') cursor.owed = null;
 }
 
 /** True when a stream that brought nothing ended because there is nothing more to come. */

@@ -11,6 +11,7 @@ import { registerChannels } from './channels.ts';
 import { registerCompletion } from './completion.ts';
 import { example, type Frame } from './context.ts';
 import { registerDaemon } from './daemon.ts';
+import { registerDebris } from './debris.ts';
 import { registerDoctor } from './doctor.ts';
 import { registerDriver } from './driver.ts';
 import { registerEvents } from './events.ts';
@@ -60,6 +61,7 @@ const COMMANDS: readonly ((program: Command, frame: Frame) => void)[] = [
   registerBackup,
   registerRestore,
   registerDaemon,
+  registerDebris,
   registerDoctor,
   registerCompletion,
 ];

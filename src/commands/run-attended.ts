@@ -67,6 +67,14 @@ async function follow(
   }
 }
 
+/** The run, or what verifies it once it has ended. */
+async function cancelWhatRuns(client: Context['client'], id: string): Promise<void> {
+  const reason = 'Ctrl-C in outlive run';
+  const { outcome } = await client.getWorkUnit(id);
+  const verify = outcome?.state === 'pending' ? outcome.verify : null;
+  await client.cancelWorkUnit(verify ?? id, { reason });
+}
+
 async function cancel(
   { client }: Context,
   { id, handle }: WorkUnitView,
@@ -74,7 +82,7 @@ async function cancel(
 ): Promise<void> {
   try {
     await view.say(`Cancelling ${handle}; Ctrl-C again leaves it to itself.`);
-    await client.cancelWorkUnit(id, { reason: 'Ctrl-C in outlive run' });
+    await cancelWhatRuns(client, id);
   } catch (error) {
     // Too late is no mistake: the end is on its way over the stream.
     if (error instanceof OutliveError && error.code === 'state_conflict') return;

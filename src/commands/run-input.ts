@@ -38,6 +38,8 @@ export interface RunOptions {
   readonly output?: readonly string[];
   readonly resultSchema?: string;
   readonly leftovers?: LeftoverPolicy;
+  readonly env?: readonly string[];
+  readonly envFile?: readonly string[];
   readonly lease?: readonly string[];
   readonly after?: readonly string[];
   readonly afterNeeded?: string;
@@ -51,6 +53,8 @@ export interface RunOptions {
 export interface Caller {
   readonly user: string;
   readonly cwd: () => string;
+  /** Its own variables, for those that are passed on by name. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly readStdin: () => Promise<Uint8Array>;
 }
 
@@ -103,6 +107,7 @@ function commonFields(options: RunOptions, caller: Caller) {
     ...outcomeFields(options),
     ...resourceFields(options, caller),
     ...afterFields(options),
+    ...environmentFields(options, caller),
   };
 }
 
@@ -210,6 +215,26 @@ function afterFields({ after = [], afterNeeded }: RunOptions) {
   };
 }
 
+/** `NAME=VALUE`, `NAME` for the caller's own; files as paths, one that need not be there after a `-`. */
+function environmentFields({ env = [], envFile = [] }: RunOptions, caller: Caller) {
+  const variables = env.map((text) => parseVariable(text, caller));
+  const files = envFile.map((file) =>
+    file.startsWith('-') ? `-${workTree(file.slice(1), caller)}` : workTree(file, caller),
+  );
+  return {
+    ...(variables.length === 0 ? {} : { environment: Object.fromEntries(variables) }),
+    ...(files.length === 0 ? {} : { environmentFiles: files }),
+  };
+}
+
+function parseVariable(text: string, { env }: Caller): [name: string, value: string] {
+  const equals = text.indexOf('=');
+  if (equals !== -1) return [text.slice(0, equals), text.slice(equals + 1)];
+  const value = env[text];
+  if (value !== undefined) return [text, value];
+  throw usage(`--env ${text}: it is not set here. Set it, or give --env ${text}=VALUE.`);
+}
+
 function parseNeeded(text: string): 'all' | 'any' | number {
   if (text === 'all' || text === 'any') return text;
   if (/^[1-9]\d?$/.test(text)) return Number(text);
@@ -271,6 +296,8 @@ const OPTION_OF_FIELD: Readonly<Record<string, string>> = {
   externalSubject: '--subject',
   leases: '--lease',
   after: '--after or --after-needed',
+  environment: '--env',
+  environmentFiles: '--env-file',
   argv: 'the command',
   prompt: 'the prompt',
   toolPolicy: '--tool-policy',
@@ -282,7 +309,8 @@ function refuseBadFields(request: StartWorkUnitInput): void {
   if (parsed.success) return;
   const said = parsed.error.issues.map((issue) => {
     const field = String(issue.path[0] ?? '');
-    return `${OPTION_OF_FIELD[field] ?? field}: ${issue.message}`;
+    const name = field === 'environment' && issue.path[1] ? ` ${String(issue.path[1])}` : '';
+    return `${OPTION_OF_FIELD[field] ?? field}${name}: ${issue.message}`;
   });
   throw usage(`${said.join('; ')}.`);
 }

@@ -28,6 +28,8 @@ export class RunOutcome {
   lastWord: LastWord | null = null;
   /** What it had to leave behind; null while nothing is known, and where nothing was declared. */
   left: (ToldOutcome & { readonly message: string | null }) | null = null;
+  /** The number of the attempt whose outcome that is. */
+  #outcomeOf: unknown;
   #startedAt: number | null = null;
   #endedAt: number | null = null;
 
@@ -38,10 +40,14 @@ export class RunOutcome {
     }
     if (type === 'work_unit.started') this.#startedAt ??= Date.parse(ts);
     if (type === 'runner.finished') this.lastWord = lastWordSchema.safeParse(data).data ?? null;
-    if (type === 'outcome.settled' && this.left) this.left = leftOf(data, 'state', 'code');
+    const isOfThisEnd = data['attemptNumber'] === this.#outcomeOf;
+    if (type === 'outcome.settled' && this.left && isOfThisEnd) {
+      this.left = leftOf(data, 'state', 'code');
+    }
     const end = ENDS[type];
     if (end === undefined) return;
     this.left = leftOf(data, 'outcome', 'outcomeCode');
+    this.#outcomeOf = data['outcomeOf'];
     this.status = end;
     this.#endedAt = Date.parse(ts);
     this.errorCode = stringOf(data, 'errorCode');

@@ -32,6 +32,7 @@ async function run(
   const request = await buildRequest(words, options, {
     user: config.user,
     cwd: () => process.cwd(),
+    env: context.env,
     readStdin,
   });
   if (options.dryRun) return dryRun(context, request, options.json === true);
@@ -68,6 +69,15 @@ async function detach(
 
 const collect = (value: string, before: readonly string[] = []): string[] => [...before, value];
 
+const HELP = `
+The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
+running and ends this command as an interrupt does, so that "&&" does not go on.
+
+Exit status: 0 succeeded (and left what --verify, --output and --result-schema
+ask for), 1 failed, 2 usage, 4 no daemon, 5 conflict,
+124 a timeout, 130 cancelled (or Ctrl-C here).
+${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`;
+
 /** Adds `run` to the program. */
 export function registerRun(program: Command, frame: Frame): void {
   program
@@ -100,6 +110,12 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--after <handle>', 'wait for this to have its outcome; may be repeated', collect)
     .option('--after-needed <any|number>', 'how many of those have to have it (default: all)')
     .option('--no-queue', 'refuse at once (exit 5) instead of waiting for its turn')
+    .option(
+      '--env <name=value>',
+      'a variable for it, or NAME to hand yours on; repeatable',
+      collect,
+    )
+    .option('--env-file <path>', 'a file of variables, read at each start; repeatable', collect)
     .option('--exclusive', 'nobody else may work in --cwd meanwhile (default of pi)')
     .option('--no-exclusive', 'others may (default of command)')
     .option('--lease <type:key>', 'hold this too, alone; may be repeated', collect)
@@ -130,17 +146,7 @@ export function registerRun(program: Command, frame: Frame): void {
     .option('--detach', 'print the handle and return at once')
     .option('--cancel-on-interrupt', 'Ctrl-C cancels the run instead of leaving it to run on')
     .option('--json', 'events as NDJSON; with --detach or --dry-run one JSON object')
-    .addHelpText(
-      'after',
-      `
-The final text goes to stdout, everything else to stderr. Ctrl-C leaves the run
-running and ends this command as an interrupt does, so that "&&" does not go on.
-
-Exit status: 0 succeeded (and left what --verify, --output and --result-schema
-ask for), 1 failed, 2 usage, 4 no daemon, 5 conflict,
-124 a timeout, 130 cancelled (or Ctrl-C here).
-${example('outlive run --handle fix42 --hard-timeout 30m -- fix the failing test')}`,
-    )
+    .addHelpText('after', HELP)
     .action((words: string[], options: RunOptions, command: Command) =>
       frame.run(command, (context) => run(context, words, options)),
     );

@@ -88,7 +88,7 @@ export interface SandboxSpec extends SandboxChoice {
   readonly readOnly: readonly string[];
 }
 
-/** launch.json: all a wrapper needs to know. Holds no secret. */
+/** launch.json: all a wrapper needs to know. Holds no secret but what a request gives in variables. */
 export interface LaunchFile {
   readonly version: typeof LAUNCH_VERSION;
   readonly workspace: string;

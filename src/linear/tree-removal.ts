@@ -58,7 +58,7 @@ async function move(from: string, to: string): Promise<void> {
 }
 
 /** Why files keep it; null when they do not. */
-async function dirt(git: Git, place: string): Promise<string | null> {
+export async function dirt(git: Git, place: string): Promise<string | null> {
   const args = ['status', '--porcelain', '-z', '--untracked-files=all', '--ignore-submodules=none'];
   const changed = (await git.must(args, place)).split('\0').filter((line) => line !== '');
   const [first] = changed;

@@ -3,6 +3,7 @@ import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
 import { OUTCOME_REASONS, OUTCOME_STATES, type OutcomeReason } from '../domain/outcome.ts';
 import type { Settled } from '../domain/outcome-verdict.ts';
+import { LEASE_TYPES } from '../domain/resources.ts';
 
 const rowSchema = z.object({
   workUnitId: z.string(),
@@ -30,6 +31,15 @@ export interface NewOutcome {
   readonly at: string;
 }
 
+const keptSchema = z.object({
+  workUnitId: z.string(),
+  verifyId: z.string().nullable(),
+  type: z.enum(LEASE_TYPES),
+  key: z.string(),
+});
+/** A lease that is kept for whoever judges, from the end of the judged work on. */
+export type KeptLease = z.output<typeof keptSchema>;
+
 /** Of a row; what a compare-and-set is about. */
 export type OutcomeKey = Pick<OutcomeRow, 'workUnitId' | 'attemptNumber'>;
 
@@ -55,6 +65,13 @@ function reads(db: Database) {
   );
   const pendingOf = db.prepare<[string]>(`${SELECT} WHERE work_unit_id = ? AND state = 'pending'`);
   const byVerify = db.prepare<[string]>(`${SELECT} WHERE verify_id = ?`);
+  const kept = db.prepare<[]>(
+    `SELECT outcome.work_unit_id AS workUnitId, verify_id AS verifyId, resource_type AS type,
+       resource_key AS key
+     FROM outcomes AS outcome JOIN work_unit_needs AS need
+       ON need.work_unit_id = outcome.work_unit_id AND need.form = 'lease'
+     WHERE outcome.state = 'pending' ORDER BY outcome.created_at, outcome.work_unit_id`,
+  );
   const one = (row: unknown): OutcomeRow | null =>
     row === undefined ? null : rowSchema.parse(row);
   const many = (rows: readonly unknown[]): OutcomeRow[] => rows.map((row) => rowSchema.parse(row));
@@ -68,6 +85,8 @@ function reads(db: Database) {
       before.get(workUnitId, attemptNumber)?.number ?? 0,
     /** Oldest first. */
     pending: (): OutcomeRow[] => many(pending.all()),
+    /** The leases of all ended work that is not judged yet. */
+    kept: (): KeptLease[] => kept.all().map((row) => keptSchema.parse(row)),
     pendingOf: (workUnitId: string): OutcomeRow[] => many(pendingOf.all(workUnitId)),
     /** What this work unit verifies; null for one that verifies nothing. */
     byVerify: (verifyId: string): OutcomeRow | null => one(byVerify.get(verifyId)),

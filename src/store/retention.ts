@@ -43,6 +43,23 @@ const JUDGED = `AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
      AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
        WHERE outcome.verify_id = work_units.id AND outcome.state = 'pending')`;
 
+/** What is removed of the meant attempts, the intent last. */
+function remains(db: Database) {
+  return [
+    `DELETE FROM runtime_heartbeats WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
+    `DELETE FROM resource_leases
+     WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
+    `DELETE FROM runtime_semaphore_slots
+     WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
+    // Arguments and diffs go with the events that told of them.
+    `DELETE FROM approvals WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
+    `DELETE FROM artifacts WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
+    `UPDATE work_unit_attempts SET compacted_at = @at
+     WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`,
+    'DELETE FROM compactions WHERE work_unit_id = @workUnitId',
+  ].map((sql) => db.prepare<CompactionRow & { at: string }>(sql));
+}
+
 function compactions(db: Database, workspace: string) {
   const compactable = db.prepare<Record<string, string | number>>(
     `SELECT id, status, ended_at AS endedAt, last_seq - floor_seq AS events
@@ -85,19 +102,7 @@ function compactions(db: Database, workspace: string) {
        SELECT position FROM runtime_events WHERE work_unit_id = @id
          AND seq <= (SELECT floor_seq FROM work_units WHERE id = @id) ORDER BY seq LIMIT @limit)`,
   );
-  const rest = [
-    `DELETE FROM runtime_heartbeats WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
-    `DELETE FROM resource_leases
-     WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
-    `DELETE FROM runtime_semaphore_slots
-     WHERE work_unit_id = @workUnitId AND released_at IS NOT NULL AND attempt_id IN (${MEANT})`,
-    // Arguments and diffs go with the events that told of them.
-    `DELETE FROM approvals WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
-    `DELETE FROM artifacts WHERE work_unit_id = @workUnitId AND attempt_id IN (${MEANT})`,
-    `UPDATE work_unit_attempts SET compacted_at = @at
-     WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`,
-    'DELETE FROM compactions WHERE work_unit_id = @workUnitId',
-  ].map((sql) => db.prepare<CompactionRow & { at: string }>(sql));
+  const rest = remains(db);
   const values = (row: CompactionRow): CompactionRow => ({
     workUnitId: row.workUnitId,
     lastAttempt: row.lastAttempt,

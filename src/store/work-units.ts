@@ -1,7 +1,6 @@
 /** Statements about work units. Rows are parsed on the way out. */
 import type { Database } from 'better-sqlite3';
 import { z } from 'zod';
-import { environmentFilesSchema, environmentSchema } from '../domain/environment.ts';
 import { LEFTOVER_POLICIES, outcomeContractSchema } from '../domain/outcome.ts';
 import { providerRetrySchema } from '../domain/provider-retry.ts';
 import type { ResumeNote } from '../domain/resume.ts';
@@ -38,8 +37,8 @@ export const storedRequestSchema = z.looseObject({
   exclusive: z.boolean().optional(),
   outcome: outcomeContractSchema.optional(),
   leftovers: z.enum(LEFTOVER_POLICIES).optional(),
-  environment: environmentSchema.optional(),
-  environmentFiles: environmentFilesSchema.optional(),
+  environment: z.record(z.string(), z.string()).optional(),
+  environmentFiles: z.array(z.string()).optional(),
 });
 export type StoredRequest = z.infer<typeof storedRequestSchema>;
 

@@ -77,6 +77,40 @@ function slotBlocker(context: Context, need: SlotNeed, forUnit: string | null): 
   return { waitFor, reason, heldBy: keptFor, expiredLease: null };
 }
 
+/** How the names of work that is being judged begin, in what waits for its tree. */
+const JUDGED = 'outcome ';
+
+/**
+ * What ended work held is kept for whoever judges what it left there, so that nobody changes
+ * it in between; also from another attempt of the same work.
+ */
+function judgedBlocker(
+  context: Context,
+  workUnitId: string,
+  needs: readonly Need[],
+): Blocker | null {
+  const leases = needs.filter((need) => need.form === 'lease');
+  if (leases.length === 0) return null;
+  const { outcomes, workUnits } = context.store;
+  for (const kept of outcomes.kept()) {
+    const clash = leases.find((lease) => leasesConflict(kept, lease));
+    if (!clash || kept.verifyId === workUnitId) continue;
+    const handle = workUnits.get(kept.workUnitId)?.handle ?? kept.workUnitId;
+    return {
+      waitFor: JUDGED + kept.workUnitId,
+      reason: `${clash.type} ${clash.key} is kept until what ${handle} left there is judged`,
+      heldBy: kept.verifyId ?? kept.workUnitId,
+      expiredLease: null,
+    };
+  }
+  return null;
+}
+
+/** Its outcome is settled: what was kept for that is free. In the transaction that settles it. */
+export function releaseJudged(context: Context, workUnitId: string): void {
+  context.store.queue.wakeEvery(JUDGED + workUnitId);
+}
+
 /** Leases of the unit that starves are kept for it: whoever came later waits for it to start. */
 function reservation(context: Context, workUnitId: string, needs: readonly Need[]): Blocker | null {
   const { store, entropy } = context;
@@ -117,7 +151,7 @@ export function findBlocker(
       need.form === 'lease' ? leaseBlocker(context, need) : slotBlocker(context, need, workUnitId);
     if (blocker) return blocker;
   }
-  return reservation(context, workUnitId, needs);
+  return judgedBlocker(context, workUnitId, needs) ?? reservation(context, workUnitId, needs);
 }
 
 /** True when nobody could take `resource` now: then those who wait for it need not be looked at. */

@@ -48,6 +48,10 @@ interface OpenFile {
 
 type Owner = Pick<AttemptRow, 'id' | 'workUnitId'>;
 
+/** Of our own lack, and over in a moment. */
+const isPassing = (error: unknown): boolean =>
+  ['EMFILE', 'ENFILE', 'ENOMEM', 'EIO'].includes((error as NodeJS.ErrnoException).code ?? '');
+
 const nothingThere = (error: unknown): boolean =>
   ['ENOENT', 'ENOTDIR', 'ELOOP'].includes((error as NodeJS.ErrnoException).code ?? '');
 
@@ -135,7 +139,8 @@ export function capturedTail(
   try {
     fd = openBelow(attemptsDirectory, [workUnitId, id, ATTEMPT_FILES[kind]]);
   } catch (error) {
-    if (nothingThere(error)) return { text: '', whole: true };
+    // Whatever is wrong with it was done to it, and is so at the next look, too.
+    if (!isPassing(error)) return { text: '', whole: true };
     throw error;
   }
   try {

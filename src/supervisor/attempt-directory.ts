@@ -139,6 +139,7 @@ function launchFile(
       OUTLIVE_WORKSPACE: context.workspace,
       OUTLIVE_HANDLE: workUnit.handle,
       OUTLIVE_ATTEMPT: String(attempt.attemptNumber),
+      ...(workUnit.externalSubject === null ? {} : { OUTLIVE_SUBJECT: workUnit.externalSubject }),
       ...driverEnvironment(workUnit),
       ...verifyEnvironment(context, workUnit.id),
     },
@@ -161,7 +162,10 @@ function variablesOfPi({ keys, policies }: Settings): string[] {
   return Object.keys(keys).filter((name) => !kept.has(name));
 }
 
-/** Makes everything the wrapper needs, durable, before systemd is asked to start it. */
+/**
+ * Makes everything the wrapper needs, durable, before systemd is asked to start it.
+ * @throws Error also when a file of variables cannot be had.
+ */
 export async function prepareAttempt(
   context: Context,
   workUnit: WorkUnitRow,

@@ -3,6 +3,7 @@
  * This is the only place in outlive that resumes anything.
  */
 import { timestamp } from '../domain/ids.ts';
+import { OUTCOME_VERIFY } from '../domain/outcome.ts';
 import type { LossCode } from '../domain/outcome-codes.ts';
 import { describeOutcome } from '../domain/outcome-codes.ts';
 import type { LossDecision, LostPolicy, ResumeNote, SpoolCall } from '../domain/resume.ts';
@@ -101,6 +102,10 @@ function hadConversation({ store }: Context, { id, conversation }: WorkUnitRow):
   return conversation !== null && store.workUnits.hasSpoken(conversation);
 }
 
+/** It verifies what other work left. */
+const isJudge = ({ ownerType }: Pick<WorkUnitRow, 'ownerType'>): boolean =>
+  ownerType === OUTCOME_VERIFY;
+
 interface LossCase {
   /** The work unit's own when absent. */
   readonly policy?: LostPolicy;
@@ -126,7 +131,8 @@ export function lossDecision(
     {
       policy: policy ?? workUnit.request.onLost ?? defaultLostPolicy(workUnit.runnerId),
       cause,
-      ageMs: Math.max(0, now - lastSign),
+      // What only judges may be asked again, however long ago it was lost.
+      ageMs: isJudge(workUnit) ? 0 : Math.max(0, now - lastSign),
       // This one is committed already, in the same transaction.
       recentLosses: context.store.attempts.countLosses(workUnit.id, since),
       hadConversation: hadConversation(context, workUnit),
@@ -153,7 +159,10 @@ export function settleLoss(
 ): void {
   const { diagnostics, queue } = context.store;
   if (workUnit.status !== 'stale' || diagnostics.command(resumeKey(attempt.id))) return;
-  const decision = lossDecision(context, workUnit, attempt, { cause, evidence });
+  const wanted = lossDecision(context, workUnit, attempt, { cause, evidence });
+  // Somebody waits for its answer: none is one, too.
+  const isGivenUp = wanted.kind === 'block' && isJudge(workUnit);
+  const decision: LossDecision = isGivenUp ? { kind: 'fail' } : wanted;
   const note = noteOf(context, attempt, cause, evidence);
   const common = { actor: 'system', attemptId: attempt.id } as const;
   if (decision.kind === 'fail') {

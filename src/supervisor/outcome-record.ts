@@ -6,7 +6,8 @@ import type { Store } from '../store/store.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 
 /**
- * What the terminal event says of it: `outcome` and, where it is settled, `outcomeCode`;
+ * What the terminal event says of it: `outcome`, the attempt's number in `outcomeOf` and, where
+ * it is settled, `outcomeCode`;
  * nothing for work that declared none. Where this attempt has a row already (it was retried,
  * and ended before another attempt was made) that one stays.
  */
@@ -29,5 +30,6 @@ export function declareOutcome(
   });
   const row = store.outcomes.get({ workUnitId, attemptNumber });
   if (row === null) return {};
-  return { outcome: row.state, ...(row.code === null ? {} : { outcomeCode: row.code }) };
+  const why = row.code === null ? {} : { outcomeCode: row.code };
+  return { outcome: row.state, outcomeOf: attemptNumber, ...why };
 }

@@ -13,7 +13,7 @@ const TAIL_BYTES = 1_500;
 export const verifyKey = ({ workUnitId, attemptNumber }: OutcomeKey): string =>
   `outcome-verify ${workUnitId} ${attemptNumber}`;
 
-/** The request; in the same tree, held as the judged one held it, and before all that waits. */
+/** The request; in the same tree and with the same variables, held as the judged one held it, and before all that waits. */
 export function verifyRequest(
   { id, cwd, runnerId, request }: WorkUnitRow,
   { argv, timeoutMs }: NonNullable<OutcomeContract['verify']>,
@@ -26,9 +26,15 @@ export function verifyRequest(
     cwd,
     exclusive: request.exclusive ?? runnerId === 'pi',
     priority: 1000,
+    // It judges and changes nothing: after a reboot it is asked again, as often as work may be lost.
+    onLost: 'resume',
     // Tests may be silent for as long as they may run.
     timeoutPolicy: { hardTimeoutMs: timeoutMs, idleTimeoutMs: timeoutMs },
     ...(request.sandbox === undefined ? {} : { sandbox: request.sandbox }),
+    ...(request.environment === undefined ? {} : { environment: request.environment }),
+    ...(request.environmentFiles === undefined
+      ? {}
+      : { environmentFiles: request.environmentFiles }),
   });
 }
 

@@ -1,10 +1,10 @@
 /** JSON Schema of results: refused where it is none, and what it says of a value. */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { OutliveError } from '../domain/errors.ts';
-import type { OutcomeContract } from '../domain/outcome.ts';
 import type { StartWorkUnit } from '../domain/request.ts';
 
-type Schema = Readonly<Record<string, unknown>>;
+/** A JSON Schema. */
+export type Schema = Readonly<Record<string, unknown>>;
 
 const FIELD = '/outcome/result/schema';
 const ERRORS_NAMED = 5;
@@ -41,10 +41,7 @@ export function requireResultSchema({ outcome }: Pick<StartWorkUnit, 'outcome'>)
 }
 
 /** What is wrong with a value, as a sentence; null when the schema accepts it. */
-export function objectionTo(
-  { schema }: NonNullable<OutcomeContract['result']>,
-  value: unknown,
-): string | null {
+export function objectionTo(schema: Schema, value: unknown): string | null {
   let errors: ValidateFunction['errors'];
   try {
     const validate = compile(schema);

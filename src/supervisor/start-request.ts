@@ -1,5 +1,7 @@
 /** What an executor is asked to start. */
 import type { SandboxSpec } from '../domain/attempt-files.ts';
+import { DRIVER_OWNER } from '../domain/ledger.ts';
+import { OUTCOME_VERIFY } from '../domain/outcome.ts';
 import type { StartRequest } from '../executor/port.ts';
 import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
@@ -11,6 +13,17 @@ type StartedAttempt = Pick<
   AttemptRow,
   'id' | 'workUnitId' | 'attemptNumber' | 'unit' | 'nonce' | 'hardTimeoutMs' | 'conversation'
 >;
+
+/** Work that a driver makes. */
+const OF_DRIVERS: ReadonlySet<string> = new Set([DRIVER_OWNER, 'driver_census']);
+
+/** True for the work of drivers, and for what verifies it. */
+function isOfDriver({ store }: Context, { id, ownerType }: WorkUnitRow): boolean {
+  if (ownerType !== OUTCOME_VERIFY) return OF_DRIVERS.has(ownerType);
+  const judged = store.outcomes.byVerify(id);
+  const workUnit = judged && store.workUnits.get(judged.workUnitId);
+  return workUnit ? OF_DRIVERS.has(workUnit.ownerType) : false;
+}
 
 /** The request that starts an attempt; also what a dry run shows. */
 export function startRequest(
@@ -34,6 +47,8 @@ export function startRequest(
       PATH: settings.runnerEnvironment['PATH'] ?? '/usr/local/bin:/usr/bin:/bin',
       HOME: settings.home,
       LANG: settings.runnerEnvironment['LANG'] ?? 'C.UTF-8',
+      // What ops/scripts/halt --drivers knows it by, without a daemon.
+      ...(isOfDriver(context, workUnit) ? { OUTLIVE_OWNER: 'driver' } : {}),
     },
     credentials: isPi
       ? Object.keys(settings.keys).map((name) => ({ name, path: `${paths.credentials}/${name}` }))

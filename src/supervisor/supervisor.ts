@@ -306,8 +306,7 @@ export function createSupervisor(context: Context): Supervisor {
     },
     close: async (policy = DETACH) => {
       closing = true;
-      judge.close();
-      await answers.close();
+      await Promise.all([judge.close(), answers.close()]);
       stopReleasing();
       unsubscribe();
       const resting = scheduler.close();

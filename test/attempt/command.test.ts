@@ -67,7 +67,7 @@ test('a command that a signal kills is the code killed', async () => {
 test.each([
   ['that does not exist', '/no/such/program', 127],
   ['that may not be executed', '/etc/passwd', 126],
-])('a program %s is the code spawn_error, and never started', async (_, program, exitCode) => {
+])('X24: a program %s is the code spawn_error, and never started', async (_, program, exitCode) => {
   const lab = await makeLab(() => ({ kind: 'command', argv: [program] }));
   const { code, lines, word } = await lab.run();
   expect(code).toBe(1);

@@ -17,7 +17,7 @@ import { type Nest, openNest } from '../../src/attempt/nest.ts';
 import type { NestSpec } from '../../src/attempt/nest-mounts.ts';
 import type { SandboxSpec } from '../../src/domain/attempt-files.ts';
 import { namespaces, needsNamespaces } from '../support/namespaces.ts';
-import { isAlive, makeShellLab } from './support/lab.ts';
+import { isAlive, makeLab, makeShellLab } from './support/lab.ts';
 
 const run = promisify(execFile);
 
@@ -247,6 +247,31 @@ describe.skipIf(!namespaces)(`an attempt whose nest cannot be opened${needsNames
       mode: 'off',
       message: expect.stringContaining('no namespaces'),
     });
+  });
+});
+
+describe.skipIf(!namespaces)(`a command in a nest${needsNamespaces}`, () => {
+  test.each(['no-such-program', '/no/such/program', './no-such'])(
+    'X24: %s, which is not there, is a spawn error with 127, and nothing was started',
+    async (program) => {
+      const lab = await makeLab(() => ({ kind: 'command', argv: [program] }), { sandbox: NEST });
+      const { code, lines, word } = await lab.run();
+      expect(code).toBe(1);
+      expect(word).toMatchObject({ code: 'spawn_error', exitCode: 127 });
+      expect(word.message).toContain(program);
+      expect(lines.map(({ type }) => type)).not.toContain('started');
+    },
+  );
+
+  test('is found on its own PATH, in its own directory', async () => {
+    const environment = { PATH: 'bin:/usr/bin:/bin' };
+    const lab = await makeLab(() => ({ kind: 'command', argv: ['own'] }), {
+      sandbox: NEST,
+      environment,
+    });
+    mkdirSync(path.join(lab.launch.cwd, 'bin'));
+    writeFileSync(path.join(lab.launch.cwd, 'bin/own'), '#!/bin/sh\necho ours\n', { mode: 0o755 });
+    expect((await lab.run()).word).toMatchObject({ verdict: 'ok', text: 'ours\n' });
   });
 });
 

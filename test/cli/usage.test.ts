@@ -55,6 +55,7 @@ describe('usage errors exit with 2, on stderr, saying what to do', () => {
     ['a prompt like an option without "--"', ['run', '-x'], "unknown option '-x'"],
     ['no prompt', ['run'], '--prompt-file FILE'],
     ['an empty prompt', ['run', '--', ''], 'The prompt is empty'],
+    ['X24: a missing prompt file', ['run', '--prompt-file', 'nowhere.txt'], 'nowhere.txt'],
     ['two prompts', ['run', '--prompt-file', 'f', '--', 'x'], 'Give only one'],
     ['a bad duration', ['run', '--hard-timeout', '90', '--', 'x'], '90m, 1h30m'],
     ['a bad handle', ['run', '--handle', 'A B', '--', 'x'], '--handle: a handle is'],

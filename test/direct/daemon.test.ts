@@ -60,6 +60,35 @@ describe('a machine without systemd', () => {
     expect(existsSync(path.join(rig.base, 'lied'))).toBe(false);
   });
 
+  it('S2: RuntimeMaxSec passthrough (hard timeout reaches the keeper); row 302', async () => {
+    await rig.startDaemon();
+    const words = ['run', '--runner', 'command', '--detach', '--handle', 'kept'];
+    const command = ['--hard-timeout', '90s', '--', 'sh', '-c', 'echo up; sleep 600'];
+    expect((await cli(rig, [...words, ...command])).status).toBe(0);
+    await rig.waitForEvent('kept', ({ type }) => type === 'stdout_delta', 'it to be up');
+    const { id, attempts } = await rig.client.getWorkUnit('kept');
+    const directory = path.join(rig.config.directories.attempts, id, attempts[0]?.id ?? '');
+    const keeper = JSON.parse(readFileSync(path.join(directory, 'process.json'), 'utf8')) as {
+      pid: number;
+      startedCs: number;
+      deadlineCs: number;
+    };
+    expect(keeper.deadlineCs - keeper.startedCs, 'hundredths of a second').toBe(9_000);
+    // What holds the deadline is timeout(1), a child of the keeper's.
+    const children = readFileSync(`/proc/${keeper.pid}/task/${keeper.pid}/children`, 'utf8');
+    const lines = children
+      .trim()
+      .split(' ')
+      .map((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0'));
+    const timeout = lines.find(([program]) => program?.endsWith('timeout'));
+    expect(
+      timeout?.filter((word) => /^90(\.0+)?s?$/.test(word)),
+      timeout?.join(' '),
+    ).toHaveLength(1);
+    await rig.client.cancelWorkUnit(id);
+    await rig.outcome(id);
+  });
+
   it('shows a dry run of what it would start', async () => {
     await rig.startDaemon();
     const { stdout } = await cli(rig, [

@@ -73,7 +73,7 @@ async function driverIs(
 }
 
 describe('a folder of tasks', () => {
-  it('S2: each is worked once and verified, through two daemons that are killed; row 301, row 146', async () => {
+  it('S2: each is worked once and verified, through two daemons that are killed; row 146, row 301, row 303', async () => {
     const names = tasks(30);
     const first = await rig.startDaemon();
     await rig.client.putDriver('tasks', folder({ every: 1_000, jitter: 0, maxAtOnce: 8 }));
@@ -100,9 +100,13 @@ describe('a folder of tasks', () => {
     expect(ledger.items.map(({ unit }) => unit).sort()).toEqual(
       names.map((name) => `outlive-${rig.workspace}-${name}-1.service`),
     );
-    expect(new Set(ledger.items.map(({ outcome, verify }) => `${outcome} ${verify}`))).toEqual(
-      new Set(['satisfied ok']),
-    );
+    expect(
+      new Set(
+        ledger.items.map(
+          ({ result, rc, outcome, verify }) => `${result} ${rc} ${outcome} ${verify}`,
+        ),
+      ),
+    ).toEqual(new Set(['exit 0 satisfied ok']));
   });
 });
 

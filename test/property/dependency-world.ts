@@ -223,7 +223,7 @@ export class Graph {
   /** As a request that declares an outcome. */
   #declare(id: string): void {
     this.#behind(
-      `UPDATE work_units SET request_json = json_set(request_json, '$.outcome', json('{}'))
+      `UPDATE work_units SET request_json = json_set(request_json, '$.outcome', json('{"outputs":["x"]}'))
       WHERE id = @id AND @state IS NOT NULL`,
       id,
       '',

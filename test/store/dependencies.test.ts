@@ -353,7 +353,7 @@ const directoryOf = (rig: QueueRig): string => rig.store.file.replace(/\/[^/]*$/
 /** As a request that declares one. */
 function declareOutcome(rig: QueueRig, id: string): void {
   raw(directoryOf(rig))
-    .prepare(`UPDATE work_units SET request_json = json_set(request_json, '$.outcome', json('{}'))
+    .prepare(`UPDATE work_units SET request_json = json_set(request_json, '$.outcome', json('{"outputs":["x"]}'))
       WHERE id = ?`)
     .run(id);
 }

@@ -6,9 +6,11 @@ import { OutliveError } from '../../src/domain/errors.ts';
 import { OUTCOME_VERIFY } from '../../src/domain/outcome.ts';
 import type { StartWorkUnit } from '../../src/domain/request.ts';
 import type { OutcomeRow } from '../../src/store/outcomes.ts';
+import { conclude } from '../../src/supervisor/conclude.ts';
 import { createJudge, type Judge } from '../../src/supervisor/outcomes.ts';
 import { type Submission, type SubmitOptions, submit } from '../../src/supervisor/submit.ts';
 import { QueueRig, STARVING_MS, type Wanted } from '../support/core-queue.ts';
+import { GONE, gathered } from './approval-rig.ts';
 import { cleanUp, insertWorkUnit, open, raw, temporaryDirectory } from './rig.ts';
 
 afterEach(cleanUp);
@@ -36,6 +38,14 @@ class Court {
 
   judge(): Judge {
     return createJudge(this.rig.context, this.#submit);
+  }
+
+  /** Another judge, once it has looked at what was there. */
+  async begin(): Promise<Judge> {
+    const judge = this.judge();
+    judge.start();
+    await judge.rest();
+    return judge;
   }
 
   /** Submits, claims and ends; the clock of the rig goes on in between. */
@@ -70,7 +80,7 @@ describe('the row of an outcome', () => {
     const court = new Court();
     const id = court.run({ outcome: VERIFY });
     expect(court.outcome(id)).toMatchObject({ state: 'pending', attemptNumber: 1, verifyId: null });
-    expect(court.events(id, 'work_unit.succeeded')).toEqual([{ outcome: 'pending' }]);
+    expect(court.events(id, 'work_unit.succeeded')).toEqual([{ outcome: 'pending', outcomeOf: 1 }]);
     const plain = court.run({});
     expect(court.outcome(plain)).toBeNull();
     expect(court.events(plain, 'work_unit.succeeded')).toEqual([{}]);
@@ -139,11 +149,11 @@ describe('the row of an outcome', () => {
 });
 
 describe('the judge', () => {
-  it('settles at its start what was left pending, with one verification however often it starts', () => {
+  it('settles at its start what was left pending, with one verification however often it starts', async () => {
     const court = new Court();
     const id = court.run({ outcome: VERIFY });
-    court.judge().start();
-    court.judge().start();
+    await court.begin();
+    await court.begin();
     const [verify = '', ...others] = court.verifications();
     expect(others).toEqual([]);
     expect(court.outcome(id)).toMatchObject({ state: 'pending', verifyId: verify });
@@ -160,32 +170,33 @@ describe('the judge', () => {
     expect(court.events(id, 'outcome.settled')).toHaveLength(1);
   });
 
-  it('takes up the answer of a verification that ended while nobody listened', () => {
+  it('takes up the answer of a verification that ended while nobody listened', async () => {
     const court = new Court();
     const id = court.run({ outcome: VERIFY });
     const first = court.judge();
     first.start();
-    first.close();
+    await first.rest();
+    await first.close();
     const [verify = ''] = court.verifications();
     court.rig.cancel(verify);
     expect(court.outcome(id)).toMatchObject({ state: 'pending' });
-    court.judge().start();
+    await court.begin();
     expect(court.outcome(id)).toMatchObject({ state: 'blocked', code: 'verify_not_run' });
     expect(court.outcome(id)?.message).toContain('is cancelled');
   });
 
-  it('does nothing once it is closed: that is for the next daemon', () => {
+  it('does nothing once it is closed: that is for the next daemon', async () => {
     const court = new Court();
     const judge = court.judge();
     judge.start();
-    judge.close();
+    await judge.close();
     const id = court.run({ outcome: { outputs: ['nothing'] } });
     expect(court.outcome(id)).toMatchObject({ state: 'pending' });
-    court.judge().start();
+    await court.begin();
     expect(court.outcome(id)).toMatchObject({ state: 'blocked' });
   });
 
-  it('leaves pending what the store cannot take now', () => {
+  it('leaves pending what the store cannot take now', async () => {
     const refused = new OutliveError('disk_full', 'no room');
     const court = new Court(() => {
       throw refused;
@@ -193,22 +204,23 @@ describe('the judge', () => {
     const id = court.run({ outcome: VERIFY });
     const judge = court.judge();
     judge.start();
-    judge.close(); // It would try again.
+    await judge.rest();
+    await judge.close(); // It would try again.
     expect(court.outcome(id)).toMatchObject({ state: 'pending', verifyId: null });
   });
 
-  it('says that nothing was verified where the working directory is gone', () => {
+  it('says that nothing was verified where the working directory is gone', async () => {
     const court = new Court();
     const cwd = path.join(court.directory, 'tree');
     mkdirSync(cwd);
     const id = court.run({ cwd, outcome: VERIFY });
     rmSync(cwd, { recursive: true });
-    court.judge().start();
+    await court.begin();
     expect(court.outcome(id)).toMatchObject({ state: 'blocked', code: 'verify_not_run' });
     expect(court.outcome(id)?.message).toContain('it does not exist');
   });
 
-  it('takes no work that others made under its key for an answer', () => {
+  it('takes no work that others made under its key for an answer', async () => {
     const court = new Court();
     const id = court.run({ outcome: VERIFY });
     court.rig.submit({
@@ -216,23 +228,82 @@ describe('the judge', () => {
       ownerId: id,
       idempotencyKey: `outcome-verify ${id} 1`,
     });
-    court.judge().start();
+    await court.begin();
     expect(court.outcome(id)).toMatchObject({ state: 'blocked', code: 'verify_not_run' });
   });
 
-  it('has the tree for its verification at once, also before work that has starved for it', () => {
+  it('keeps the tree for its verification, also before work that has starved for it', async () => {
     const court = new Court();
-    court.judge().start();
+    const judge = await court.begin();
     const first = court.rig.submit({ exclusive: true, outcome: VERIFY });
     expect(court.rig.claimAll()).toEqual([first]);
-    court.rig.submit({ exclusive: true, priority: 1000 });
+    const next = court.rig.submit({ exclusive: true, priority: 1000 });
     expect(court.rig.claimAll()).toEqual([]);
     court.rig.entropy.advance(STARVING_MS * 2);
     court.rig.end(first);
-    expect(court.submissions.map(({ claim }) => claim?.workUnit.id)).toEqual(court.verifications());
+    expect(court.rig.claimAll(), 'before the judge has looked').toEqual([]);
+    await judge.rest();
+    const [verify = ''] = court.verifications();
+    expect(court.rig.claimAll()).toEqual([verify]);
+    court.rig.end(verify);
+    await judge.rest();
+    expect(court.rig.claimAll()).toEqual([next]);
   });
 
-  it('counts files from the first attempt of a run on, wherever that began to be seen', () => {
+  it('keeps the tree while its verification has no slot', async () => {
+    const court = new Court();
+    court.rig.setLimit('runner', 'command', 2);
+    const judge = await court.begin();
+    const judged = court.rig.submit({ exclusive: true, outcome: VERIFY });
+    const other = court.rig.submit({});
+    expect(court.rig.claimAll()).toEqual([judged, other]);
+    const next = court.rig.submit({ exclusive: true });
+    court.rig.end(judged);
+    await judge.rest();
+    court.rig.setLimit('runner', 'command', 1);
+    expect(court.rig.claimAll()).toEqual([]);
+    court.rig.end(other);
+    const [verify = ''] = court.verifications();
+    expect(court.rig.claimAll()).toEqual([verify]);
+    court.rig.end(verify);
+    await judge.rest();
+    expect(court.rig.claimAll()).toEqual([next]);
+  });
+
+  it('settles what it can never decide, and what was lost for good', async () => {
+    const court = new Court(() => {
+      throw new RangeError('too much');
+    });
+    const id = court.run({ outcome: VERIFY });
+    await court.begin();
+    expect(court.outcome(id)).toMatchObject({ state: 'blocked', code: 'verify_not_run' });
+    expect(court.outcome(id)?.message).toContain('too much');
+  });
+
+  it.each(['days ago', 'with its working directory'])(
+    'does not wait for a person when its verification was lost %s',
+    async (how) => {
+      const court = new Court();
+      const judge = await court.begin();
+      const id = court.run({ outcome: VERIFY });
+      await judge.rest();
+      const [verify = ''] = court.verifications();
+      expect(court.rig.claimAll()).toEqual([verify]);
+      court.rig.run(verify);
+      const isThere = how === 'days ago';
+      court.rig.entropy.advance(isThere ? 3 * 86_400_000 : 1);
+      const cwd = { path: '/', exists: isThere };
+      conclude(court.rig.context, court.rig.active(verify).id, {
+        ...gathered(GONE),
+        loss: { session: null, cwd },
+      });
+      await judge.rest();
+      expect(court.rig.store.workUnits.get(verify)?.status).toBe(isThere ? 'queued' : 'failed');
+      expect(court.outcome(id)?.state).toBe(isThere ? 'pending' : 'blocked');
+    },
+  );
+
+  it('counts files from the first attempt of a run on, wherever that began to be seen', async () => {
     const court = new Court();
     const out = path.join(court.directory, 'out');
     const id = court.rig.submit({ outcome: { outputs: [out] } });
@@ -240,17 +311,18 @@ describe('the judge', () => {
     court.rig.claimAll();
     writeFileSync(out, 'x');
     court.rig.end(id);
-    court.judge().start();
+    await court.begin();
     expect(court.outcome(id)).toMatchObject({ state: 'satisfied' });
   });
 });
 
 describe('retention', () => {
-  it('keeps what is to be judged, and what judges it, until that is settled', () => {
+  it('keeps what is to be judged, and what judges it, until that is settled', async () => {
     const court = new Court();
-    court.judge().start();
+    const judge = await court.begin();
     const { store } = court.rig;
     const id = court.run({ outcome: VERIFY });
+    await judge.rest();
     const [verify = ''] = court.verifications();
     const ids = (): string[] => store.retention.compactable(10).map((row) => row.id);
     expect(ids()).toEqual([]);

@@ -2,15 +2,15 @@
  * What the Linear agent does, with real Pi, on whichever executor: as people in Linear see it.
  * Both tiers that boot an executor run all of it.
  */
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { bundledPi } from '../../src/layout.ts';
 import type { ExecutorKind } from './conformance.ts';
 import type { Session } from './linear-double/world.ts';
 import type { LinearScene } from './linear-scene.ts';
-import { appears, type DaemonProcess, script, systemctl, within } from './rig.ts';
-import { killDirectAttempts } from './without-systemd.ts';
+import { cutPower } from './power.ts';
+import { appears, type DaemonProcess, script, within } from './rig.ts';
 
 /** Words of a person with a script for the model in them. */
 export const asked = (...lines: string[]): string => `please\n${script(...lines)}\n#end\n`;
@@ -44,22 +44,6 @@ const lastRequest = (): string => (scene.rig.model.requests().at(-1)?.texts ?? [
 async function killed(daemon: DaemonProcess): Promise<void> {
   daemon.kill('SIGKILL');
   await daemon.exited;
-}
-
-/** As after a power cut: no process of any attempt is left, nor a record of its end. */
-async function cutPower(executor: ExecutorKind): Promise<void> {
-  const { rig } = scene;
-  if (executor === 'direct') {
-    await killDirectAttempts(rig.config.directories.direct);
-  } else {
-    const units = `outlive-${rig.workspace}-*`;
-    await systemctl('kill', '-s', 'KILL', units);
-    await rig.unitsAreDead();
-    await systemctl('reset-failed', units).catch(() => undefined);
-  }
-  for (const record of readdirSync(rig.exitRecords())) {
-    rmSync(path.join(rig.exitRecords(), record), { recursive: true });
-  }
 }
 
 const types = (session: Session): string[] =>
@@ -306,7 +290,7 @@ async function beginAndLose(
   await begun('a');
   await before();
   await killed(daemon);
-  await cutPower(executor);
+  await cutPower(scene.rig, executor);
   return session;
 }
 

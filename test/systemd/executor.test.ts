@@ -146,7 +146,7 @@ describe('a start', () => {
     attempt.open();
   });
 
-  test('takes a name whose failed unit was never reset', async () => {
+  test('S2: stale failed unit of the same name: it takes the name; row 269, row 135', async () => {
     const attempt = rig.attempt('ready; gate');
     const failed = nextHint(executor, (unit) => unit === attempt.unit);
     strangers(attempt.unit, 'false');

@@ -88,19 +88,40 @@ describe('halt', () => {
     expect((await rig.client.getWorkUnit(other)).status).toBe('running');
   });
 
-  it.each(['--attempts', '--drivers'])(
-    '%s stops them all, and the daemon lives; row 150',
-    async (flag) => {
-      const ids = await sleepers('a', 'b', 'c');
-      const result = await halt(flag);
-      expect(result.status).toBe(0);
-      expect(result.stdout.trim().split('\n').sort()).toEqual(
-        ['a', 'b', 'c'].map((handle) => `stopped ${unit(handle)}`),
-      );
-      for (const id of ids) expect(await endOf(id)).toEqual(HALTED);
-      expect((await rig.client.runtime()).pid).toBe(daemon.pid);
-    },
-  );
+  it('--attempts stops them all, and the daemon lives; row 150', async () => {
+    const ids = await sleepers('a', 'b', 'c');
+    const result = await halt('--attempts');
+    expect(result.status).toBe(0);
+    expect(result.stdout.trim().split('\n').sort()).toEqual(
+      ['a', 'b', 'c'].map((handle) => `stopped ${unit(handle)}`),
+    );
+    for (const id of ids) expect(await endOf(id)).toEqual(HALTED);
+    expect((await rig.client.runtime()).pid).toBe(daemon.pid);
+  });
+
+  it('S2: halt arguments: --drivers stops what drivers started, also with the daemon dead, and nobody else’s; row 308, row 150', async () => {
+    const [own = ''] = await sleepers('mine');
+    const ids: string[] = [];
+    for (const [handle, ownerType] of [
+      ['issue42', 'driver'],
+      ['look', 'driver_census'],
+    ] as const) {
+      const { id } = await rig.submit({ handle, ownerType, argv: ['sleep', '600'] });
+      await rig.waitForEvent(id, ({ type }) => type === 'started', `${handle} to start`);
+      ids.push(id);
+    }
+    daemon.kill('SIGKILL');
+    await daemon.exited;
+    const result = await halt('--drivers');
+    expect(result.status).toBe(0);
+    expect(result.stdout.trim().split('\n').sort()).toEqual(
+      ['issue42', 'look'].map((handle) => `stopped ${unit(handle)}`),
+    );
+    expect(await state(unit('mine'))).toBe('active');
+    await rig.startDaemon();
+    for (const id of ids) expect(await endOf(id)).toEqual(HALTED);
+    expect((await rig.client.getWorkUnit(own)).status).toBe('running');
+  });
 
   it('with the daemon dead: the next one records what was halted, and by whom', async () => {
     const [id = '', other = ''] = await sleepers('issue42', 'issue43');

@@ -50,6 +50,8 @@ describe('the units', () => {
       '--man=no',
       'verify',
       'outlive.slice',
+      'outlive-driver@nightly.service',
+      'outlive-driver@nightly.timer',
       ...units,
     ]);
     expect(stdout + stderr).toBe('');

@@ -74,6 +74,22 @@ describe('redaction', () => {
 });
 
 describe('known values', () => {
+  it('are also those of variables whose name says so, whatever runs; no words and no paths; X14', () => {
+    const environment = {
+      DEPLOY_TOKEN: 'dt-5',
+      db_password: 'hunter 22',
+      SIGNING_KEY: '/etc/keys/signing.pem',
+      API_KEY: 'not-needed',
+      EDITOR: 'ed-7',
+    };
+    const launch = { runner: { kind: 'command' }, environment } as unknown as LaunchFile;
+    expect(knownSecrets(launch, { CREDENTIAL: 'C-4' })).toEqual({
+      DEPLOY_TOKEN: 'dt-5',
+      db_password: 'hunter 22',
+      CREDENTIAL: 'C-4',
+    });
+  });
+
   it('are the credentials, the keys of auth.json and models.json, and the variables they name', () => {
     const agent = mkdtempSync(path.join(tmpdir(), 'agent-'));
     const write = (name: string, value: unknown): void =>

@@ -21,6 +21,7 @@ function file(content: string | Uint8Array): string {
 const caller = (stdin: string | Uint8Array = ''): Caller => ({
   user: 'ada',
   cwd: () => '/srv/lab-user/repo',
+  env: { PASSED: 'from here' },
   readStdin: async () => Buffer.from(stdin),
 });
 
@@ -41,6 +42,28 @@ describe('the sandbox', () => {
   it('is asked for by name, or left to the daemon', async () => {
     expect(await build(['p'], { sandbox: 'nest' })).toMatchObject({ sandbox: 'nest' });
     expect(await build(['p'])).not.toHaveProperty('sandbox');
+  });
+});
+
+describe('variables', () => {
+  it('are given with their value, or passed on from the caller; files as paths; X14', async () => {
+    const env = ['A=1', 'B=x=y', 'C=', 'PASSED'];
+    expect(await build(['p'], { env, envFile: ['.env', '-/etc/lab', '-maybe'] })).toMatchObject({
+      environment: { A: '1', B: 'x=y', C: '', PASSED: 'from here' },
+      environmentFiles: ['/srv/lab-user/repo/.env', '-/etc/lab', '-/srv/lab-user/repo/maybe'],
+    });
+    expect(await build(['p'])).not.toHaveProperty('environment');
+  });
+
+  it.each([
+    ['NOT_SET', /--env NOT_SET: it is not set here/],
+    ['1A=secret', /--env 1A: is no name of a variable/],
+    ['OUTLIVE_HANDLE=secret', /--env OUTLIVE_HANDLE: is one of outlive's own/],
+    ['A=secret\0', /--env A: holds a NUL/],
+  ])('refuses %j, and says no value', async (given, said) => {
+    const message = await refusal(build(['p'], { env: [given] }));
+    expect(message).toMatch(said);
+    expect(message).not.toContain('secret');
   });
 });
 

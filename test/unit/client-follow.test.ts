@@ -251,8 +251,8 @@ describe('followEvents', () => {
   it('goes on past an end whose outcome is owed, and ends with that', async () => {
     const events = [
       anEvent(1),
-      anEvent(2, 'work_unit.succeeded', { outcome: 'pending' }),
-      anEvent(3, 'outcome.settled', { state: 'satisfied' }),
+      anEvent(2, 'work_unit.succeeded', { outcome: 'pending', outcomeOf: 1 }),
+      anEvent(3, 'outcome.settled', { state: 'satisfied', attemptNumber: 1 }),
     ];
     const { client, daemon } = await serve(
       (received, response) =>
@@ -265,11 +265,25 @@ describe('followEvents', () => {
     expect(daemon.requests).toHaveLength(2);
   });
 
+  it('does not take the outcome of the attempt before for that of the last', async () => {
+    const events = [
+      anEvent(1, 'work_unit.failed', { outcome: 'pending', outcomeOf: 1 }),
+      anEvent(2, 'work_unit.queued'),
+      anEvent(3, 'work_unit.succeeded', { outcome: 'pending', outcomeOf: 2 }),
+      anEvent(4, 'outcome.settled', { state: 'satisfied', attemptNumber: 1 }),
+      anEvent(5, 'outcome.settled', { state: 'refuted', attemptNumber: 2 }),
+    ];
+    const { client } = await serve((_, response) => stream(response, events, { keepOpen: true }), {
+      silenceMs: 3_600_000,
+    });
+    expect(await collect(client.followEvents('issue42'))).toEqual(range(1, 5));
+  });
+
   it('does not end with the outcome of an end that a retry undid', async () => {
     const events = [
-      anEvent(1, 'work_unit.failed', { outcome: 'pending' }),
+      anEvent(1, 'work_unit.failed', { outcome: 'pending', outcomeOf: 1 }),
       anEvent(2, 'work_unit.queued'),
-      anEvent(3, 'outcome.settled', { state: 'refuted' }),
+      anEvent(3, 'outcome.settled', { state: 'refuted', attemptNumber: 1 }),
       anEvent(4, 'work_unit.succeeded', { outcome: 'skipped' }),
     ];
     const { client } = await serve((received, response) =>

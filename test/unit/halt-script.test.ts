@@ -81,6 +81,16 @@ describe('arguments it cannot use: exit 2, and it says which; X27', () => {
   });
 });
 
+it.each([
+  ['--drivers', '--attempts'],
+  ['--drivers', 'issue42'],
+  ['--all', '--drivers'],
+])('S2: halt arguments: %s and %s are two wishes, exit 2; row 308', (...args) => {
+  const { status, stdout, stderr } = halt(args);
+  expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
+  expect(stderr).toContain(`one thing at a time: ${args[0]} or ${args[1]}`);
+});
+
 describe('row 152: without systemd', () => {
   const wishes = [
     ['issue42'],

@@ -1,9 +1,9 @@
 /** ops/scripts/install and uninstall where nothing can be installed: what they would do, and what they refuse. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 
 const SCRIPTS = path.resolve(import.meta.dirname, '../../ops/scripts');
 
@@ -58,8 +58,19 @@ describe('install --dry-run', () => {
     expect(shown(stdout, 'outlived@.service')).toContain(
       `ExecStart=${root}/node_modules/.bin/node ${root}/dist/main.js --workspace %i\n`,
     );
+    expect(shown(stdout, 'outlive-driver@.service')).toContain(
+      `ExecStart=${root}/node_modules/.bin/node ${root}/dist/cli.js driver tick %i\n`,
+    );
     expect(stdout).not.toMatch(/@[A-Z]+@/);
     expect(readdirSync(home)).toEqual([]);
+  });
+
+  it('has a clock for drivers, and enables none', () => {
+    const { stdout } = run('install', ['--dry-run']);
+    const timer = shown(stdout, 'outlive-driver@.timer');
+    expect(timer).toContain('OnCalendar=hourly\n');
+    expect(timer).toContain('WantedBy=timers.target\n');
+    expect(stdout).not.toMatch(/^\+ .*outlive-driver/m);
   });
 
   it('carries a value literally: quotes, backslashes, specifiers and blanks', () => {
@@ -99,6 +110,22 @@ describe('what is missing is named', () => {
     rmSync(without, { recursive: true });
     expect(status).toBe(69);
     expect(stderr).toContain('there is no systemctl here');
+  });
+});
+
+describe('uninstall of the last workspace', () => {
+  it('also takes back the clocks of drivers that somebody enabled', () => {
+    const other = mkdtempSync(path.join(os.tmpdir(), 'outlive-clocks-'));
+    onTestFinished(() => rmSync(other, { recursive: true, force: true }));
+    const wants = path.join(other, '.config/systemd/user/timers.target.wants');
+    mkdirSync(wants, { recursive: true });
+    for (const name of ['outlive-driver@nightly.timer', 'mine.timer']) {
+      symlinkSync('/nowhere', path.join(wants, name));
+    }
+    const { status, stdout, stderr } = run('uninstall', ['--dry-run'], { HOME: other });
+    expect(status, stderr).toBe(0);
+    expect(stdout).toContain('+ systemctl --user disable -q --now outlive-driver@nightly.timer\n');
+    expect(stdout).not.toContain('mine.timer');
   });
 });
 

@@ -16,7 +16,8 @@ import type { AttemptRow } from '../../src/store/attempts.ts';
 import type { OutcomeRow } from '../../src/store/outcomes.ts';
 import { capturedTail } from '../../src/supervisor/artifacts.ts';
 import type { Context, Settings } from '../../src/supervisor/context.ts';
-import { gatherLeft } from '../../src/supervisor/outcome-evidence.ts';
+import { gatherLeft, lookAside } from '../../src/supervisor/outcome-evidence.ts';
+import type { Left, LookRequest } from '../../src/supervisor/outcome-look.ts';
 
 let base: string;
 let tree: string;
@@ -52,11 +53,14 @@ const context = (ended: boolean): Context => {
   } as unknown as Context;
 };
 
-function left(contract: OutcomeContract, ended = false) {
-  return gatherLeft(context(ended), ROW, { cwd: tree }, outcomeContractSchema.parse(contract));
+async function left(contract: OutcomeContract, ended = false): Promise<Left> {
+  const parsed = outcomeContractSchema.parse(contract);
+  const found = await gatherLeft(context(ended), ROW, { cwd: tree }, parsed);
+  if (found === null) throw new Error('there was no thread to look');
+  return found;
 }
-const missing = (outputs: string[], ended = false): readonly string[] =>
-  left({ outputs }, ended).missing;
+const missing = async (outputs: string[], ended = false): Promise<readonly string[]> =>
+  (await left({ outputs }, ended)).missing;
 
 function write(name: string, mtimeMs: number): string {
   const file = path.resolve(tree, name);
@@ -66,54 +70,62 @@ function write(name: string, mtimeMs: number): string {
 }
 
 describe('an output', () => {
-  it('is a file, by its path or by a glob', () => {
+  it('is a file, by its path or by a glob', async () => {
     const file = write('dist/deep/a.js', START + 1_001);
     const there = ['dist/deep/a.js', 'dist/**/*.js', '**/a.js', 'dist/../dist/deep/*.js', file];
-    expect(missing(there)).toEqual([]);
-    expect(missing(['dist', 'dist/**/*.css', 'none/x'])).toEqual([
+    expect(await missing(there)).toEqual([]);
+    expect(await missing(['dist', 'dist/**/*.css', 'none/x'])).toEqual([
       'dist is no file',
       'dist/**/*.css is no file',
       'none/x is no file',
     ]);
   });
 
-  it('whose name looks like a glob is taken by its name', () => {
+  it('whose name looks like a glob is taken by its name', async () => {
     write('a[1].txt', START + 1_001);
-    expect(missing(['a[1].txt'])).toEqual([]);
+    expect(await missing(['a[1].txt'])).toEqual([]);
   });
 
-  it('is newer than the first attempt since the end before', () => {
+  it('is newer than the first attempt since the end before', async () => {
     write('out', START + 30_001);
-    expect(missing(['out'])).toEqual([]);
-    expect(missing(['out'], true)).toEqual([`out is older than the start (${at(START + 60_000)})`]);
+    expect(await missing(['out'])).toEqual([]);
+    expect(await missing(['out'], true)).toEqual([
+      `out is older than the start (${at(START + 60_000)})`,
+    ]);
   });
 
-  it('may be stamped by a clock that ticks, or in whole seconds', () => {
+  it('may be stamped by a clock that ticks, or in whole seconds', async () => {
     write('ticking', START - 10);
     write('seconds', Math.floor(START / 2000) * 2000);
     write('old', START - 100);
-    expect(missing(['ticking', 'seconds', 'old'])).toEqual([
+    expect(await missing(['ticking', 'seconds', 'old'])).toEqual([
       expect.stringMatching(/^old is older/),
     ]);
   });
 
-  it('one new file of many is enough', () => {
+  it('one new file of many is enough', async () => {
     write('dist/old.js', START - 60_001);
-    expect(missing(['dist/*.js'])).toEqual([expect.stringMatching(/^dist.*older/)]);
+    expect(await missing(['dist/*.js'])).toEqual([expect.stringMatching(/^dist.*older/)]);
     write('dist/new.js', START + 1_001);
-    expect(missing(['dist/*.js'])).toEqual([]);
+    expect(await missing(['dist/*.js'])).toEqual([]);
   });
 
-  it('is not found outside by a glob that is no absolute one', () => {
+  it('is not found outside by a glob that is no absolute one', async () => {
     const outside = write('../outside.txt', START + 1_001);
-    expect(missing(['{..,.}/outside.txt', '{dist/..,..}/outside.txt'])).toHaveLength(2);
-    expect(missing([outside, path.join(base, '*.txt')])).toEqual([]);
+    expect(await missing(['{..,.}/outside.txt', '{dist/..,..}/outside.txt'])).toHaveLength(2);
+    expect(await missing([outside, path.join(base, '*.txt')])).toEqual([]);
   });
 
-  it('that cannot be looked at is told as that', () => {
+  it('that cannot be looked at hides no other that a glob finds', async () => {
+    symlinkSync('round', path.join(tree, 'dist/round'));
+    write('dist/good', START + 1_001);
+    expect(await missing(['dist/*'])).toEqual([]);
+  });
+
+  it('that cannot be looked at is told as that', async () => {
     writeFileSync(path.join(tree, 'loop'), 'x');
     symlinkSync('again', path.join(tree, 'again'));
-    expect(missing(['loop/x', 'again'])).toEqual([
+    expect(await missing(['loop/x', 'again'])).toEqual([
       expect.stringContaining('loop/x'),
       expect.stringContaining('again'),
     ]);
@@ -131,13 +143,13 @@ describe('what it printed', () => {
   };
   const tail = (max: number) => capturedTail(settings(), owner, 'stdout', max);
 
-  it('is read from its end', () => {
+  it('is read from its end', async () => {
     writeFileSync(stdout(), 'first\nlast\n');
     expect(tail(5)).toEqual({ text: 'last\n', whole: false });
     expect(tail(100)).toEqual({ text: 'first\nlast\n', whole: true });
   });
 
-  it('is nothing where it is missing, a link, or a file with another name too', () => {
+  it('is nothing where it is missing, a link, or a file with another name too', async () => {
     expect(tail(100)).toEqual({ text: '', whole: true });
     const secret = path.join(base, 'secret');
     writeFileSync(secret, 'key');
@@ -148,10 +160,59 @@ describe('what it printed', () => {
     expect(tail(100).text).toBe('');
   });
 
-  it('a result longer than what is read of it is told as cut', () => {
+  it('a result longer than what is read of it is told as cut', async () => {
     writeFileSync(stdout(), JSON.stringify({ text: 'x'.repeat(100_000) }));
-    const { result, json } = left({ result: { schema: {} } });
+    const { result, json } = await left({ result: { schema: {} } });
     expect(result).toContain('was cut');
     expect(json).toBeNull();
+  });
+});
+
+describe('a look', () => {
+  const ask = (known: Partial<LookRequest>): LookRequest => ({
+    cwd: tree,
+    outputs: [],
+    since: 0,
+    result: null,
+    ...known,
+  });
+  const returned = (text: string, schema: object): LookRequest =>
+    ask({
+      result: { runnerId: 'command', text, whole: true, schema: schema as Record<string, unknown> },
+    });
+
+  it.each([
+    ['a glob that walks through everything', ask({ outputs: ['/**/no-such-name'] })],
+    [
+      'a pattern that goes on for ever',
+      returned(JSON.stringify(`${'a'.repeat(45)}!`), { pattern: '^(\\w+\\s?)*$' }),
+    ],
+  ])('at %s is given up after its time, and holds nobody up', async (_, request) => {
+    let turns = 0;
+    const timer = setInterval(() => {
+      turns += 1;
+    }, 10);
+    const found = await lookAside(request, { ms: 500 });
+    clearInterval(timer);
+    expect([...(found?.missing ?? []), found?.result ?? ''].join('')).toMatch(
+      /could not be looked at: /,
+    );
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  it('finds nothing in JSON that nobody could walk through', async () => {
+    const deep = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
+    const found = await lookAside(returned(deep, {}));
+    expect(found).toMatchObject({
+      json: null,
+      result: expect.stringContaining('nested more than'),
+    });
+  });
+
+  it('that is told to stop has found out nothing', async () => {
+    const stop = new AbortController();
+    const looking = lookAside(ask({ outputs: ['/**/no-such-name'] }), { signal: stop.signal });
+    stop.abort();
+    expect(await looking).toBeNull();
   });
 });

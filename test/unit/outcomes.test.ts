@@ -208,8 +208,7 @@ describe('the schema of a result', () => {
   });
 
   it('is read as draft 2020-12 reads it', () => {
-    const check = (schema: Record<string, unknown>, value: unknown) =>
-      objectionTo({ schema }, value);
+    const check = (schema: Record<string, unknown>, value: unknown) => objectionTo(schema, value);
     expect(check({ required: ['a'] }, {})).toContain("must have required property 'a'");
     expect(check({ properties: { a: { minLength: 2 } } }, { a: 'x' })).toContain('/a must NOT');
     expect(check({ prefixItems: [{ type: 'integer' }] }, ['x'])).toContain('/0 must be integer');

@@ -113,7 +113,7 @@ find_units() {
 # Ours, or not there at all: a file of that name which a person wrote is left alone.
 is_ours() { [ ! -e "$1" ] || grep -qF "$mark" "$1"; }
 
-shared_files='outlived@.service outlived-api@.socket outlived-http@.socket outlive.slice'
+shared_files='outlived@.service outlived-api@.socket outlived-http@.socket outlive.slice outlive-driver@.service outlive-driver@.timer'
 
 own_files() { # WORKSPACE
   echo "outlive-attempts-$1.slice outlived@$1.service.d/50-outlive.conf outlived-http@$1.socket.d/50-outlive.conf"

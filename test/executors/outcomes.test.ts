@@ -1,15 +1,17 @@
-/** What success must leave behind, on a machine without systemd: real daemon, real wrapper. */
+/** What success must leave behind on both executors: real daemon, real wrapper. */
 import { existsSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { WorkUnitView } from '../../src/api/schemas.ts';
 import { OUTCOME_VERIFY } from '../../src/domain/outcome.ts';
 import { cli } from '../support/cli.ts';
-import { appears, Rig, script } from '../support/rig.ts';
+import { cutPower } from '../support/power.ts';
+import { appears, type Rig, script } from '../support/rig.ts';
+import { EXECUTOR, tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(() => rig.end());
 
@@ -256,6 +258,25 @@ describe('a daemon that is killed', () => {
     expect(events.filter(({ type }) => type === 'outcome.settled')).toHaveLength(1);
     expect(written('log')).toBe('verified\n');
     expect(await verifications()).toHaveLength(1);
+  });
+
+  it('and with it the machine, in the middle of the verification: it is run again', async () => {
+    const first = await rig.startDaemon();
+    const { id } = await rig.submit({
+      argv: ['true'],
+      outcome: verify('echo verified >> log; test $(wc -l < log) -gt 1 || exec sleep 60'),
+    });
+    await appears(inTree('log'));
+    first.kill('SIGKILL');
+    await first.exited;
+    await cutPower(rig, EXECUTOR);
+    await rig.startDaemon();
+    const { workUnit } = await rig.outcome(id);
+    expect(workUnit).toMatchObject({ status: 'succeeded', outcome: { state: 'satisfied' } });
+    expect(written('log')).toBe('verified\nverified\n');
+    const [judge, ...others] = await verifications();
+    expect(others).toEqual([]);
+    expect(judge?.attempts.map(({ status }) => status)).toEqual(['lost', 'succeeded']);
   });
 });
 

@@ -1,14 +1,15 @@
 /** The ledger over a real daemon and real processes: how each kind of end reads, and once each. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LedgerLineView } from '../../src/api/schemas-ledger.ts';
 import { cli } from '../support/cli.ts';
-import { Rig } from '../support/rig.ts';
+import type { Rig } from '../support/rig.ts';
+import { EXECUTOR, tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(() => rig.end());
 
@@ -47,12 +48,59 @@ describe('the ledger', () => {
       ['stopped', 'stopped', 130],
     ]);
     expect(new Set(lines.map(({ executor, reattached }) => `${executor} ${reattached}`))).toEqual(
-      new Set(['direct false']),
+      new Set([`${EXECUTOR} false`]),
     );
     const { stdout } = await cli(rig, ['ledger', '--handle', 'three', '--since', '1h']);
     expect(stdout).toMatch(
       /^ENDED .*\n\S+ +three +exit +3 +- +- +\S+ +- +outlive-\S+three-1\.service\n$/,
     );
+  });
+
+  it('S2: spawn-failure fallback exactly once: one line, neither a spawn error nor a phantom; row 305', async () => {
+    // Something is at the bus's address, and it refuses.
+    const bus = path.join(rig.base, 'bus');
+    symlinkSync('/dev/null', bus);
+    await rig.startDaemon({ env: { DBUS_SESSION_BUS_ADDRESS: `unix:path=${bus}` } });
+    const { workUnit } = await rig.runToEnd({
+      handle: 'once',
+      argv: sh('echo x >> runs'),
+      outcome: { outputs: ['runs'] },
+    });
+    expect(workUnit).toMatchObject({ status: 'succeeded', outcome: { state: 'satisfied' } });
+    expect(readFileSync(path.join(rig.tree, 'runs'), 'utf8'), 'what it ran').toBe('x\n');
+    const lines = await exported('--all');
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatchObject({ handle: 'once', result: 'exit', rc: 0, executor: 'direct' });
+  });
+
+  it('X24: a program, or an agent, that is not there is a spawn error with 127, and nothing has run', async () => {
+    const { configFile } = rig.config.directories;
+    mkdirSync(path.dirname(configFile), { recursive: true });
+    writeFileSync(configFile, JSON.stringify({ pi: { command: ['/nowhere/agent'] } }));
+    await rig.startDaemon();
+    const command = await cli(rig, [
+      'run',
+      '--runner',
+      'command',
+      '--handle',
+      'a',
+      '--',
+      'nowhere',
+    ]);
+    expect(command).toMatchObject({ status: 1 });
+    expect(command.stderr).toContain('nowhere could not be started: ENOENT');
+    const agent = await cli(rig, ['run', '--handle', 'b', '--', 'go']);
+    expect(agent).toMatchObject({ status: 1 });
+    expect(agent.stderr).toContain('/nowhere/agent');
+    const lines = await exported();
+    expect(lines.map(({ handle, result, rc }) => [handle, result, rc])).toEqual([
+      ['a', 'spawn-error', 127],
+      ['b', 'spawn-error', 127],
+    ]);
+    for (const handle of ['a', 'b']) {
+      const { stdout } = await cli(rig, ['events', handle, '--json']);
+      expect(stdout, handle).not.toContain('"type":"started"');
+    }
   });
 
   it('S2: timeout normalisation: 124 also where the program caught its SIGTERM and exited with 0; row 304, row 136', async () => {

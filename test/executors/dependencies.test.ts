@@ -3,11 +3,12 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type CliResult, cli } from '../support/cli.ts';
-import { Rig, within } from '../support/rig.ts';
+import { type Rig, within } from '../support/rig.ts';
+import { tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(async () => {
   await rig.end();
