@@ -50,6 +50,8 @@ export function censusRequest(
     handle: `${name}-census-${tick}`,
     argv,
     ...(spec.cwd === undefined ? {} : { cwd: spec.cwd }),
+    // It changes nothing, so one that goes down with its machine is asked again.
+    onLost: 'resume',
     // It costs little, and what it finds is queued behind what waits already.
     priority: 900,
     timeoutPolicy: { hardTimeoutMs: timeoutMs, idleTimeoutMs: timeoutMs },

@@ -2,6 +2,7 @@
  * What becomes of a lost attempt: the evidence beyond the end itself, and the decision.
  * This is the only place in outlive that resumes anything.
  */
+import { DRIVER_CENSUS } from '../domain/driver.ts';
 import { timestamp } from '../domain/ids.ts';
 import { OUTCOME_VERIFY } from '../domain/outcome.ts';
 import type { LossCode } from '../domain/outcome-codes.ts';
@@ -102,9 +103,9 @@ function hadConversation({ store }: Context, { id, conversation }: WorkUnitRow):
   return conversation !== null && store.workUnits.hasSpoken(conversation);
 }
 
-/** It verifies what other work left. */
-const isJudge = ({ ownerType }: Pick<WorkUnitRow, 'ownerType'>): boolean =>
-  ownerType === OUTCOME_VERIFY;
+/** It only looks: it verifies what other work left, or finds work for a driver. */
+const onlyLooks = ({ ownerType }: Pick<WorkUnitRow, 'ownerType'>): boolean =>
+  ownerType === OUTCOME_VERIFY || ownerType === DRIVER_CENSUS;
 
 interface LossCase {
   /** The work unit's own when absent. */
@@ -131,8 +132,8 @@ export function lossDecision(
     {
       policy: policy ?? workUnit.request.onLost ?? defaultLostPolicy(workUnit.runnerId),
       cause,
-      // What only judges may be asked again, however long ago it was lost.
-      ageMs: isJudge(workUnit) ? 0 : Math.max(0, now - lastSign),
+      // It may be asked again, however long ago it was lost.
+      ageMs: onlyLooks(workUnit) ? 0 : Math.max(0, now - lastSign),
       // This one is committed already, in the same transaction.
       recentLosses: context.store.attempts.countLosses(workUnit.id, since),
       hadConversation: hadConversation(context, workUnit),
@@ -161,7 +162,7 @@ export function settleLoss(
   if (workUnit.status !== 'stale' || diagnostics.command(resumeKey(attempt.id))) return;
   const wanted = lossDecision(context, workUnit, attempt, { cause, evidence });
   // Somebody waits for its answer: none is one, too.
-  const isGivenUp = wanted.kind === 'block' && isJudge(workUnit);
+  const isGivenUp = wanted.kind === 'block' && onlyLooks(workUnit);
   const decision: LossDecision = isGivenUp ? { kind: 'fail' } : wanted;
   const note = noteOf(context, attempt, cause, evidence);
   const common = { actor: 'system', attemptId: attempt.id } as const;

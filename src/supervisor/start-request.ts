@@ -1,5 +1,6 @@
 /** What an executor is asked to start. */
 import type { SandboxSpec } from '../domain/attempt-files.ts';
+import { DRIVER_CENSUS } from '../domain/driver.ts';
 import { DRIVER_OWNER } from '../domain/ledger.ts';
 import { OUTCOME_VERIFY } from '../domain/outcome.ts';
 import type { StartRequest } from '../executor/port.ts';
@@ -15,7 +16,7 @@ type StartedAttempt = Pick<
 >;
 
 /** Work that a driver makes. */
-const OF_DRIVERS: ReadonlySet<string> = new Set([DRIVER_OWNER, 'driver_census']);
+const OF_DRIVERS: ReadonlySet<string> = new Set([DRIVER_OWNER, DRIVER_CENSUS]);
 
 /** True for the work of drivers, and for what verifies it. */
 function isOfDriver({ store }: Context, { id, ownerType }: WorkUnitRow): boolean {

@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { DriverDetail, DriverSpecInput } from '../../src/api/schemas-drivers.ts';
 import { cli } from '../support/cli.ts';
+import { cutPower } from '../support/power.ts';
 import { appears, Rig, ROOT, said, within } from '../support/rig.ts';
 
 let rig: Rig;
@@ -218,6 +219,44 @@ describe('a subject whose work somebody stopped', () => {
     expect(whatOf(await ticked('tasks'))).toEqual(['a held']);
     expect((await rig.client.resumeDriver('tasks', 'a')).released).toEqual(['a']);
     expect(whatOf(await ticked('tasks'))).toEqual(['a started']);
+  });
+});
+
+describe('a census that goes down with its machine', () => {
+  it('is asked again, and the tick is the same', async () => {
+    const first = await rig.startDaemon();
+    const census = `echo asked >> asked; test $(wc -l < asked) -gt 1 || sleep 60; ${printing('a').at(-1)}`;
+    await rig.client.putDriver('tasks', {
+      census: { argv: sh(census) },
+      run: { argv: ['true'] },
+      cwd: rig.tree,
+    });
+    const { tick } = await rig.client.tickDriver('tasks');
+    await appears(inTree('asked'));
+    first.kill('SIGKILL');
+    await first.exited;
+    await cutPower(rig, 'direct');
+    await rig.startDaemon();
+    const driver = await driverIs('tasks', 'the end of the tick', ({ last }) => last !== null);
+    expect(driver).toMatchObject({ failures: 0, last: { tick, ok: true, started: 1 } });
+    expect(readFileSync(inTree('asked'), 'utf8')).toBe('asked\nasked\n');
+  });
+
+  it('is ended and asked again by a daemon that ends in order', async () => {
+    const first = await rig.startDaemon();
+    await rig.client.putDriver('tasks', {
+      census: { argv: sh(`touch asked; test -e again || sleep 60; ${printing('a').at(-1)}`) },
+      run: { argv: ['true'] },
+      cwd: rig.tree,
+    });
+    await rig.client.tickDriver('tasks');
+    await appears(inTree('asked'));
+    first.kill('SIGTERM');
+    await first.exited;
+    writeFileSync(inTree('again'), '');
+    await rig.startDaemon();
+    const driver = await driverIs('tasks', 'the end of the tick', ({ last }) => last !== null);
+    expect(driver).toMatchObject({ failures: 0, last: { tick: 1, ok: true, started: 1 } });
   });
 });
 
