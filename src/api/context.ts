@@ -34,7 +34,7 @@ export interface DriverPort {
     name: string,
     subject?: string,
   ): { readonly row: DriverRow; readonly released: readonly string[] };
-  remove(name: string): DriverRow;
+  remove(name: string): void;
   /** Begins a tick, unless one is under way. */
   tick(name: string): { readonly row: DriverRow; readonly begun: boolean };
   /** The workspace takes work again, or no more. */

@@ -10,6 +10,7 @@ import {
   driverPageSchema,
   driverParamsSchema,
   driverPutQuerySchema,
+  driverRemovedSchema,
   driverResumedSchema,
   driverSpecSchema,
   driverSubjectSchema,
@@ -104,10 +105,14 @@ const lifeRoutes: FastifyPluginCallbackZod<{ context: ApiContext }> = (app, { co
         summary: 'Forget a driver; what runs goes on, and what is held stays held',
         ...named,
         body: nothingSchema,
-        response: { 200: driverViewSchema },
+        response: { 200: driverRemovedSchema },
       },
     },
-    (request) => view(context.drivers.remove(request.params.name)),
+    (request) => {
+      const { name } = request.params;
+      context.drivers.remove(name);
+      return { name };
+    },
   );
   done();
 };

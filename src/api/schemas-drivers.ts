@@ -97,3 +97,6 @@ export const driverTickSchema = z.object({
   begun: z.boolean(),
 });
 export type DriverTick = z.infer<typeof driverTickSchema>;
+
+export const driverRemovedSchema = z.object({ name: z.string() });
+export type DriverRemoved = z.infer<typeof driverRemovedSchema>;

@@ -2,12 +2,14 @@
 import {
   type DriverDetail,
   type DriverPage,
+  type DriverRemoved,
   type DriverResumed,
   type DriverSpecInput,
   type DriverTick,
   type DriverView,
   driverDetailSchema,
   driverPageSchema,
+  driverRemovedSchema,
   driverResumedSchema,
   driverTickSchema,
   driverViewSchema,
@@ -23,7 +25,7 @@ export interface DriverCalls {
   /** The driver, or one subject of it. */
   pauseDriver(name: string, subject?: string): Promise<DriverView>;
   resumeDriver(name: string, subject?: string): Promise<DriverResumed>;
-  removeDriver(name: string): Promise<DriverView>;
+  removeDriver(name: string): Promise<DriverRemoved>;
   /** Returns when its census is asked for. */
   tickDriver(name: string): Promise<DriverTick>;
 }
@@ -47,7 +49,7 @@ export function createDriverCalls(wire: Wire): DriverCalls {
       wire.sendFor(driverViewSchema, post(name, 'pause', about(subject))),
     resumeDriver: (name, subject) =>
       wire.sendFor(driverResumedSchema, post(name, 'resume', about(subject))),
-    removeDriver: (name) => wire.sendFor(driverViewSchema, post(name, 'remove')),
+    removeDriver: (name) => wire.sendFor(driverRemovedSchema, post(name, 'remove')),
     tickDriver: (name) => wire.sendFor(driverTickSchema, post(name, 'tick')),
   };
 }

@@ -14,7 +14,7 @@ const collect = (value: string, before: readonly string[] = []): string[] => [..
 
 async function told(
   { stdout, stderr }: Context,
-  driver: DriverView,
+  driver: object,
   text: string,
   { json }: JsonOption,
 ): Promise<number> {
@@ -222,7 +222,7 @@ function registerVerbs(driver: Command, frame: Frame): void {
     .command('remove')
     .description('Forget a driver; what runs goes on.')
     .argument(...NAME)
-    .option('--json', 'the driver as JSON')
+    .option('--json', 'its name as JSON')
     .addHelpText('after', example('outlive driver remove tasks'))
     .action((name: string, options: JsonOption, command: Command) =>
       frame.run(command, async (context) =>

@@ -116,16 +116,15 @@ export class Drivers {
 
   /** The same spec again changes nothing. @throws OutliveError, see requireUsable; `state_conflict`. */
   put(name: string, spec: DriverSpec, replace: boolean): DriverRow {
-    const known = this.context.store.drivers.get(name);
-    if (known && known.state !== 'removed') {
-      if (known.source === 'file')
-        throw conflict(`The driver "${name}" is in config.json. Change it there.`);
-      if (sameSpec(known, spec)) return known;
-      if (!replace)
-        throw conflict(
-          `There is a driver "${name}" with another specification. Replace it (outlive driver add --replace), or choose another name.`,
-        );
-    }
+    const known = this.head(name);
+    if (known?.source === 'file')
+      throw conflict(`The driver "${name}" is in config.json. Change it there.`);
+    const row = known && this.readable(name);
+    if (row && sameSpec(row, spec)) return row;
+    if (known && !replace)
+      throw conflict(
+        `There is a driver "${name}" with another specification. Replace it (outlive driver add --replace), or choose another name.`,
+      );
     requireUsable(name, spec);
     this.store(name, spec, 'cli');
     this.arm();
@@ -167,17 +166,16 @@ export class Drivers {
   }
 
   /** What runs goes on. @throws OutliveError `not_found`, `state_conflict` for one of config.json. */
-  remove(name: string): DriverRow {
-    const row = this.get(name);
-    if (row.source === 'file')
+  remove(name: string): void {
+    const known = this.head(name);
+    if (known?.source === 'file')
       throw conflict(
         `The driver "${name}" is in config.json. Take it out there and restart the daemon.`,
       );
-    this.context.writer.commit(({ at }) =>
-      this.context.store.drivers.setState(name, 'removed', at),
-    );
+    const { store, writer } = this.context;
+    if (known === null) this.get(name);
+    writer.commit(({ at }) => store.drivers.setState(name, 'removed', at));
     this.arm();
-    return row;
   }
 
   /** One tick now. @throws OutliveError `not_found`, `state_conflict` where none may begin. */
@@ -207,6 +205,9 @@ export class Drivers {
     const failing = this.list().filter(({ failures }) => failures > 0);
     return [
       ...this.refused,
+      ...this.context.store.drivers
+        .unreadable()
+        .map((name) => `driver_unreadable: ${name}: it was stored by another outlive`),
       ...failing.map(({ name, report }) => `driver_failing: ${name}: ${report?.message ?? ''}`),
     ];
   }
@@ -220,16 +221,26 @@ export class Drivers {
     }
     const refused: string[] = [];
     for (const [name, spec] of Object.entries(file)) {
-      const known = store.drivers.get(name);
-      const isThere = known !== null && known.state !== 'removed';
-      if (isThere && known.source === 'cli') {
+      const known = this.head(name);
+      const row = known && this.readable(name);
+      if (known?.source === 'cli') {
         refused.push(
           `driver_refused: ${name} of config.json is not used: the command line made a driver of that name. Remove one of them (outlive driver remove ${name}).`,
         );
-      } else if (!isThere || !sameSpec(known, spec)) this.store(name, spec, 'file');
+      } else if (!row || !sameSpec(row, spec)) this.store(name, spec, 'file');
     }
     for (const problem of refused) log.error({ problem }, 'a driver of config.json is refused');
     this.refused = refused;
+  }
+
+  /** Null for one that is not there, or not any more. */
+  private head(name: string): ReturnType<DriverContext['store']['drivers']['head']> {
+    const head = this.context.store.drivers.head(name);
+    return head?.state === 'removed' ? null : head;
+  }
+
+  private readable(name: string): DriverRow | undefined {
+    return this.list().find((row) => row.name === name);
   }
 
   private store(name: string, spec: DriverSpec, source: DriverSource): void {
@@ -287,8 +298,8 @@ export class Drivers {
     this.disarm();
     const { store, entropy } = this.context;
     if (this.closing || !this.started || store.channels.admission() !== 'open') return;
-    const due = store.drivers.nextDue();
-    if (due === null) return;
+    const due = store.drivers.ready()[0]?.nextAt;
+    if (due == null) return;
     this.disarm = this.timers.after(Math.max(0, Date.parse(due) - entropy.now()), () =>
       this.fire(),
     );
@@ -297,7 +308,9 @@ export class Drivers {
   private fire(): void {
     const { store, entropy } = this.context;
     let failed = false;
-    for (const row of store.drivers.due(new Date(entropy.now()).toISOString())) {
+    const now = entropy.now();
+    for (const row of store.drivers.ready()) {
+      if (Date.parse(row.nextAt ?? '') > now) break;
       this.attempt(row, () => {
         failed = true;
         this.ticks.begin(row, 'scheduler');

@@ -10,6 +10,7 @@ import {
   type TickReport,
   tickReportSchema,
 } from '../domain/driver.ts';
+import { OutliveError } from '../domain/errors.ts';
 import { guardStatements } from './driver-guard.ts';
 
 const json = <Schema extends z.ZodType>(schema: Schema) =>
@@ -37,6 +38,9 @@ const rowSchema = z.object({
   updatedAt: z.string(),
 });
 export type DriverRow = z.output<typeof rowSchema>;
+
+const headSchema = rowSchema.pick({ name: true, source: true, state: true });
+type DriverHead = z.output<typeof headSchema>;
 
 const SELECT = `SELECT name, source, state, spec_json AS spec, revision, tick,
   census_id AS censusId, tick_at AS tickAt, next_at AS nextAt, failures, report_json AS report,
@@ -72,27 +76,50 @@ function reads(db: Database, workspace: string) {
     `${SELECT} WHERE workspace_id = ? AND census_id IS NOT NULL ORDER BY name`,
   );
   const byCensus = db.prepare<[string]>(`${SELECT} WHERE census_id = ?`);
-  const ready = `workspace_id = ? AND state = 'active' AND census_id IS NULL AND next_at IS NOT NULL`;
-  const due = db.prepare<[string, string]>(
-    `${SELECT} WHERE ${ready} AND next_at <= ? ORDER BY next_at`,
+  const ready = db.prepare<[string]>(
+    `${SELECT} WHERE workspace_id = ? AND state = 'active' AND census_id IS NULL
+       AND next_at IS NOT NULL ORDER BY next_at`,
   );
-  const nextDue = db
-    .prepare<[string], string | null>(`SELECT min(next_at) FROM drivers WHERE ${ready}`)
-    .pluck();
-  const one = (row: unknown): DriverRow | null => (row === undefined ? null : rowSchema.parse(row));
-  const many = (rows: readonly unknown[]): DriverRow[] => rows.map((row) => rowSchema.parse(row));
+  const head = db.prepare<[string, string], unknown>(
+    'SELECT name, source, state FROM drivers WHERE workspace_id = ? AND name = ?',
+  );
+  const names = db.prepare<[string]>(`${SELECT} WHERE workspace_id = ? AND state <> 'removed'`);
+  const parsed = (row: unknown): DriverRow | null => rowSchema.safeParse(row).data ?? null;
+  const many = (rows: readonly unknown[]): DriverRow[] =>
+    rows.map(parsed).filter((row) => row !== null);
   return {
-    /** A removed one too. */
-    get: (name: string): DriverRow | null => one(get.get(workspace, name)),
-    /** All but removed ones, by name. */
+    /** A removed one too. @throws OutliveError `state_conflict` for one that this build cannot read. */
+    get: (name: string): DriverRow | null => {
+      const row = get.get(workspace, name);
+      if (row === undefined) return null;
+      const known = parsed(row);
+      if (known) return known;
+      throw new OutliveError(
+        'state_conflict',
+        `The driver "${name}" was stored by another outlive, which knew other fields. Remove it and make it again.`,
+      );
+    },
+    /** What can be told of any, removed or unreadable. */
+    head: (name: string): DriverHead | null => {
+      const row = head.get(workspace, name);
+      return row === undefined ? null : headSchema.parse(row);
+    },
+    /** All that can be read, but removed ones; by name. */
     list: (): DriverRow[] => many(list.all(workspace)),
-    /** Whose tick is under way; removed ones too. */
+    /** Names of those that cannot be read. */
+    unreadable: (): string[] =>
+      names
+        .all(workspace)
+        .filter((row) => parsed(row) === null)
+        .map((row) => headSchema.parse(row).name),
+    /** Whose tick is under way. */
     open: (): DriverRow[] => many(open.all(workspace)),
-    byCensus: (workUnitId: string): DriverRow | null => one(byCensus.get(workUnitId)),
-    /** Whose tick is due at that moment, and who is not in one. */
-    due: (at: string): DriverRow[] => many(due.all(workspace, at)),
-    /** The earliest moment at which one is due. */
-    nextDue: (): string | null => nextDue.get(workspace) ?? null,
+    byCensus: (workUnitId: string): DriverRow | null => {
+      const row = byCensus.get(workUnitId);
+      return row === undefined ? null : parsed(row);
+    },
+    /** Who ticks by the clock and is not in a tick; who is due first comes first. */
+    ready: (): DriverRow[] => many(ready.all(workspace)),
   };
 }
 

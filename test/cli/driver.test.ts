@@ -286,7 +286,7 @@ describe('driver pause, resume and remove', () => {
       {},
       'issues is active. Held no more: issue:3.',
     ],
-    [['remove', 'issues'], aDriver(), {}, 'issues is removed; what runs goes on.'],
+    [['remove', 'issues'], { name: 'issues' }, {}, 'issues is removed; what runs goes on.'],
   ])('%j says what it did', async (args, answer, body, said) => {
     const daemon = await answering(answer);
     const ended = await driver(daemon, args);

@@ -93,3 +93,29 @@ describe('drivers of config.json', () => {
     expect(rig.drivers.problems()).toEqual([]);
   });
 });
+
+describe('a driver that another outlive stored', () => {
+  it('keeps nobody from starting, says so, and can be removed or replaced', () => {
+    rig.put('good', { every: 60_000 });
+    const { spec } = rig.put('odd', { every: 60_000 });
+    const odd = { ...spec, field: 'of a later time' };
+    rig.store.write(() =>
+      rig.store.drivers.put({
+        name: 'odd',
+        source: 'cli',
+        spec: odd,
+        nextAt: spec.every ? '2020' : null,
+        at: '2020',
+      }),
+    );
+    rig.restart();
+    expect(rig.drivers.list().map(({ name }) => name)).toEqual(['good']);
+    expect(rig.timers.ms, 'it sets no timer').toBe(0);
+    rig.timers.fire();
+    expect(rig.timers.set).toEqual([]);
+    expect(rig.drivers.problems()).toEqual([expect.stringMatching(/^driver_unreadable: odd: /)]);
+    expect(refusal(() => rig.drivers.tick('odd')).code).toBe('state_conflict');
+    rig.drivers.remove('odd');
+    expect(rig.drivers.problems()).toEqual([]);
+  });
+});
