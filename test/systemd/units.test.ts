@@ -163,12 +163,12 @@ describe('the watchdog', () => {
 });
 
 describe('a stop that suspends', () => {
-  const GRACE_S = 5;
+  const GRACE_S = 7;
 
   it('has all of a grace that is longer than TimeoutStopSec, and than the watchdog waits', async () => {
     await dropIn(
       service(rig),
-      `[Service]\nTimeoutStopSec=2\nWatchdogSec=3\nEnvironment=OUTLIVE_SHUTDOWN=suspend SHUTDOWN_GRACE_MS=${GRACE_S * 1_000}\n`,
+      `[Service]\nTimeoutStopSec=5\nWatchdogSec=5\nEnvironment=OUTLIVE_SHUTDOWN=suspend SHUTDOWN_GRACE_MS=${GRACE_S * 1_000}\n`,
     );
     await systemctl('restart', service(rig));
     const { id } = await rig.submit({ handle: 'patient', argv: ['sleep', '600'] });
