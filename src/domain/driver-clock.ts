@@ -29,6 +29,20 @@ export function tickDelay(every: number, failures: number): number {
 }
 
 /**
+ * How long to wait for a tick that is due at `nextAt`. Nobody means to wait longer than the
+ * longest there is between two: then the clock was set back since, and it is due now.
+ */
+export function untilTick(
+  { every = 0, jitter }: TickClock,
+  failures: number,
+  { nextAt, now }: { nextAt: number; now: number },
+): number {
+  const longest = tickDelay(every, failures) + (jitter ?? every / 10);
+  const wait = nextAt - now;
+  return wait > longest ? 0 : Math.max(0, wait);
+}
+
+/**
  * When the next tick is due, milliseconds since the epoch; null where none comes by itself.
  * It is counted from the start of the last one, so what was missed meanwhile is made up for once.
  */

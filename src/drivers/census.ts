@@ -45,7 +45,14 @@ export function readCensus(
     const parsed = parseCensus(text, { handleFrom, hasCwd: cwd !== undefined });
     return parsed.ok ? parsed : failed(badLinesText(parsed.bad));
   };
-  if (!attempt || !stdout) return parse('');
+  const unreadable = failed(
+    `What the census ${census.handle} printed cannot be read as it was stored.`,
+  );
+  if (!attempt || !stdout) {
+    // None is listed where nothing was printed, and where it could not be read at the end.
+    const isEmpty = attempt && capturedTail(settings, attempt, 'stdout', 1).text === '';
+    return isEmpty ? parse('') : unreadable;
+  }
   if (stdout.truncated) {
     return failed(
       `The census printed more than the ${settings.captureBytes} bytes that are kept, so nothing was started. Let it name fewer subjects, or raise captureBytes in config.json.`,
@@ -53,7 +60,6 @@ export function readCensus(
   }
   const { text } = capturedTail(settings, attempt, 'stdout', stdout.bytes);
   // Half a census would be taken for a whole one.
-  if (Buffer.byteLength(text) !== stdout.bytes)
-    return failed(`What the census ${census.handle} printed cannot be read as it was stored.`);
+  if (Buffer.byteLength(text) !== stdout.bytes) return unreadable;
   return parse(text);
 }

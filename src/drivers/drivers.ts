@@ -5,6 +5,7 @@
 import { statSync } from 'node:fs';
 import { canonicalJson } from '../domain/canonical-json.ts';
 import { type DriverSource, type DriverSpec, HELD_BY_REQUEST } from '../domain/driver.ts';
+import { untilTick } from '../domain/driver-clock.ts';
 import { OutliveError } from '../domain/errors.ts';
 import { TERMINAL_EVENT_TYPES } from '../domain/events.ts';
 import type { DriverRow } from '../store/drivers.ts';
@@ -16,6 +17,8 @@ import { type Begun, type DriverContext, Ticks } from './ticks.ts';
 
 /** What the store would not take is tried again after this long. */
 const RETRY_MS = 5_000;
+/** No timer is longer. */
+const LOOK_AGAIN_MS = 60_000;
 
 interface Timers {
   /** Runs `callback` once after `ms`; returns its cancellation, harmless afterwards. */
@@ -62,6 +65,10 @@ function requireUsable(name: string, spec: DriverSpec): void {
     ),
   );
 }
+
+/** Milliseconds until its tick. */
+const waitOf = ({ spec, failures, nextAt }: DriverRow, now: number): number =>
+  untilTick(spec, failures, { nextAt: Date.parse(nextAt ?? ''), now });
 
 const sameSpec = (row: DriverRow, spec: DriverSpec): boolean =>
   canonicalJson(row.spec) === canonicalJson(spec);
@@ -298,11 +305,11 @@ export class Drivers {
     this.disarm();
     const { store, entropy } = this.context;
     if (this.closing || !this.started || store.channels.admission() !== 'open') return;
-    const due = store.drivers.ready()[0]?.nextAt;
-    if (due == null) return;
-    this.disarm = this.timers.after(Math.max(0, Date.parse(due) - entropy.now()), () =>
-      this.fire(),
-    );
+    const now = entropy.now();
+    const waits = store.drivers.ready().map((row) => waitOf(row, now));
+    if (waits.length === 0) return;
+    // Clocks are set and machines sleep, and no timer is told.
+    this.disarm = this.timers.after(Math.min(LOOK_AGAIN_MS, ...waits), () => this.fire());
   }
 
   private fire(): void {
@@ -310,7 +317,7 @@ export class Drivers {
     let failed = false;
     const now = entropy.now();
     for (const row of store.drivers.ready()) {
-      if (Date.parse(row.nextAt ?? '') > now) break;
+      if (waitOf(row, now) > 0) continue;
       this.attempt(row, () => {
         failed = true;
         this.ticks.begin(row, 'scheduler');

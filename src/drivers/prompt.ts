@@ -1,10 +1,29 @@
 /** The prompt of a driver's run: where it comes from, and what is put into it. */
-import { readFileSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import type { DriverSpec } from '../domain/driver.ts';
 import type { Subject } from '../domain/driver-census.ts';
+import { PROMPT_MAX } from '../domain/request.ts';
 
 /** What is wrong with a prompt, as the rest of a sentence. */
 export class PromptProblem extends Error {}
+
+/** In UTF-8 no prompt is longer. */
+const BYTES_MAX = 3 * PROMPT_MAX;
+
+class NoFile extends Error {}
+
+/** Reads what cannot hold the daemon up: no FIFO, no device, nothing without end. */
+function plainFile(file: string): Buffer {
+  const fd = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
+  try {
+    const info = fstatSync(fd);
+    if (!info.isFile()) throw new NoFile('is no plain file');
+    if (info.size > BYTES_MAX) throw new NoFile(`is larger than ${BYTES_MAX} bytes`);
+    return readFileSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
 
 /** The text as it is written; null for a command. @throws PromptProblem for a file that is of no use. */
 export function promptText({ run }: DriverSpec): string | null {
@@ -15,8 +34,9 @@ export function promptText({ run }: DriverSpec): string | null {
     new PromptProblem(`the prompt file ${file} ${why}`);
   let bytes: Buffer;
   try {
-    bytes = readFileSync(file);
+    bytes = plainFile(file);
   } catch (error) {
+    if (error instanceof NoFile) throw unusable(error.message);
     const { code } = error as NodeJS.ErrnoException;
     throw unusable(code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`);
   }

@@ -40,6 +40,8 @@ const drivenSchema = z.object({
 /** The newest work of a driver on one subject. */
 export type DrivenSubject = z.output<typeof drivenSchema>;
 
+/** Of ended work on a subject that many are looked at: each was begun after the ones before. */
+const NEWEST = 50;
 const TERMINAL = "('succeeded', 'failed', 'cancelled')";
 const PENDING = (id: string): string =>
   `EXISTS (SELECT 1 FROM outcomes WHERE work_unit_id = ${id} AND state = 'pending')`;
@@ -50,7 +52,14 @@ function facts(db: Database, workspace: string) {
        (SELECT position FROM runtime_events WHERE work_unit_id = w.id ORDER BY seq DESC LIMIT 1)
          AS position, w.ended_at AS endedAt
      FROM work_units AS w
-     WHERE w.workspace_id = @workspace AND w.external_subject = @subject AND w.id <> @except
+     WHERE w.id <> @except AND w.id IN (
+       SELECT id FROM (SELECT id FROM work_units
+         WHERE workspace_id = @workspace AND external_subject = @subject ORDER BY id DESC LIMIT ${NEWEST})
+       UNION SELECT id FROM work_units WHERE workspace_id = @workspace
+         AND external_subject = @subject AND status NOT IN ${TERMINAL}
+       UNION SELECT o.work_unit_id FROM outcomes AS o JOIN work_units AS judged
+         ON judged.id = o.work_unit_id WHERE o.state = 'pending'
+         AND judged.workspace_id = @workspace AND judged.external_subject = @subject)
      ORDER BY w.id DESC`,
   );
   const working = db
@@ -78,7 +87,7 @@ function facts(db: Database, workspace: string) {
      ORDER BY w.id DESC LIMIT ?`,
   );
   return {
-    /** All work on a subject but this one, newest first, whosever it is. */
+    /** What lives, what is judged and the newest of a subject, whosever it is, but for this one; newest first. */
     workOn: (subject: string, except = ''): SubjectWork[] =>
       ofSubject.all({ workspace, subject, except }).map((row) => factsSchema.parse(row)),
     /** Subjects that are worked on or verified for a driver, but for this work unit. */

@@ -37,11 +37,12 @@ const NOT_AWAITED = (id: string): string => `NOT EXISTS (SELECT 1
 const MEANT = `SELECT id FROM work_unit_attempts
   WHERE work_unit_id = @workUnitId AND attempt_number <= @lastAttempt`;
 
-/** What is still to be judged, and what judges it, are needed whole. */
+/** What is still to be judged, what judges it, and a census that is still to be read are needed whole. */
 const JUDGED = `AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
        WHERE outcome.work_unit_id = work_units.id AND outcome.state = 'pending')
      AND NOT EXISTS (SELECT 1 FROM outcomes AS outcome
-       WHERE outcome.verify_id = work_units.id AND outcome.state = 'pending')`;
+       WHERE outcome.verify_id = work_units.id AND outcome.state = 'pending')
+     AND NOT EXISTS (SELECT 1 FROM drivers WHERE drivers.census_id = work_units.id)`;
 
 /** What is removed of the meant attempts, the intent last. */
 function remains(db: Database) {

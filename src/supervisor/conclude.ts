@@ -13,6 +13,7 @@ import { dropQuestions } from './approval-commits.ts';
 import { settleApprovals } from './approval-loss.ts';
 import { recordArtifacts } from './artifacts.ts';
 import type { Context } from './context.ts';
+import { holdSubject } from './driver-holds.ts';
 import type { Gathered } from './evidence.ts';
 import { type LossEvidence, settleLoss } from './lost.ts';
 import { heedProvider } from './provider-backoff.ts';
@@ -224,6 +225,10 @@ export function conclude(
     if (decided.outcome.kind === 'lost' && gathered.loss === null) return 'again';
     recordArtifacts(context, transaction, attempt, gathered.artifacts);
     endAttempt(context, transaction, attempt, decided, gathered);
+    if (gathered.evidence.haltMarker) {
+      const workUnit = transaction.workUnit(attempt.workUnitId);
+      holdSubject({ store: context.store, at: transaction.at }, workUnit, 'halted');
+    }
     const ending = heedProvider(context, transaction, attempt, decided);
     if (ending) endWorkUnit(context, transaction, attempt, ending, gathered.loss);
     else dropQuestions(context, transaction, attempt.workUnitId);

@@ -11,6 +11,7 @@ import type { AttemptRow } from '../store/attempts.ts';
 import type { WorkUnitRow } from '../store/work-units.ts';
 import { dropReservation, passOn } from './admission.ts';
 import type { Context } from './context.ts';
+import { holdSubject, isPersons } from './driver-holds.ts';
 import type { Transaction } from './writer.ts';
 
 export interface EndRequest {
@@ -83,6 +84,10 @@ function endWithin(
     attemptId: workUnit.activeAttemptId,
     data: { reason: request.reason, cause: event },
   });
+  // Also where something else ends it already, and will give it another name.
+  if (intent.kind === 'cancel' && isPersons(request.actor)) {
+    holdSubject({ store: context.store, at: transaction.at }, moved, intent.code);
+  }
   if (moved.status !== 'cancelling' || workUnit.status === 'cancelling') return moved;
   const attempt = activeAttempt(transaction, workUnit);
   if (attempt) intend(context, transaction, attempt, intent);

@@ -1,12 +1,15 @@
 /** What the census guard lets through, in every state that a subject can be in. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { DriverSpecInput } from '../../src/domain/driver.ts';
+import { OUTCOME_VERIFY } from '../../src/domain/outcome.ts';
 import type { CancellationCode } from '../../src/domain/outcome-codes.ts';
 import type { Actor } from '../../src/domain/work-unit.ts';
-import { cancel, interrupt } from '../../src/supervisor/end.ts';
+import { conclude } from '../../src/supervisor/conclude.ts';
+import { cancel, fail, interrupt } from '../../src/supervisor/end.ts';
 import { retry } from '../../src/supervisor/retry.ts';
 import { submit } from '../../src/supervisor/submit.ts';
 import { DriverRig, line } from '../support/driver-rig.ts';
+import { GONE, gathered } from './approval-rig.ts';
 import { cleanUp, open, refusal, temporaryDirectory } from './rig.ts';
 
 afterEach(cleanUp);
@@ -191,15 +194,17 @@ describe('the guard', () => {
     rig.put('issues');
     rig.tick('issues', [line(ISSUE)]);
     const id = rig.work('issues', ISSUE);
-    const again = (): void => {
+    const again = (why = 'busy'): void => {
       rig.tick('issues', [line(ISSUE)]);
-      expect(rig.said('issues'), rig.store.workUnits.get(id)?.status).toEqual({ [ISSUE]: 'busy' });
+      expect(rig.said('issues'), rig.store.workUnits.get(id)?.status).toEqual({ [ISSUE]: why });
       expect(rig.row('issues').report?.subjects[0]?.workUnitId).toBe(id);
     };
     again(); // claimed: the census was, too
     rig.queue.run(id);
     again();
     rig.queue.makeStale(id);
+    again('held'); // Somebody wants its end.
+    rig.store.drivers.release(ISSUE);
     again();
     expect(workOn()).toBe(1);
   });
@@ -402,11 +407,50 @@ describe('a hold', () => {
     const id = rig.work('issues', ISSUE);
     rig.queue.claimAll();
     cancel(rig.queue.context, id, { actor: 'user', reason: null });
-    expect(again()).toEqual({ [ISSUE]: 'busy' });
+    expect(again()).toEqual({ [ISSUE]: 'held' });
     rig.tick('issues', [line('b')]);
     const queued = rig.work('issues', 'b');
     cancel(rig.queue.context, queued, { actor: 'user', reason: null });
     expect(rig.store.drivers.holdOn('b')?.workUnitId).toBe(queued);
+  });
+
+  it('is of a stop that comes while it is being ended for something else', () => {
+    rig.put('issues');
+    rig.tick('issues', [line(ISSUE)]);
+    const id = rig.run('issues', ISSUE);
+    fail(rig.queue.context, id, 'idle_timeout', null);
+    cancel(rig.queue.context, id, { actor: 'scheduler', reason: null });
+    expect(rig.store.drivers.holdOn(ISSUE)).toBeNull();
+    cancel(rig.queue.context, id, { actor: 'user', reason: null });
+    rig.queue.end(id, 'failed');
+    expect(rig.store.drivers.holdOn(ISSUE)).toMatchObject({ code: 'cancelled_by_request' });
+    expect(again()).toEqual({ [ISSUE]: 'held' });
+  });
+
+  it('is of a halt, whatever else had ended it by then', () => {
+    rig.put('issues');
+    rig.tick('issues', [line(ISSUE)]);
+    const id = rig.run('issues', ISSUE);
+    fail(rig.queue.context, id, 'idle_timeout', null);
+    const { intent } = rig.queue.active(id);
+    const known = { ...GONE, intent, haltMarker: true };
+    conclude(rig.queue.context, rig.queue.active(id).id, gathered(known));
+    expect(rig.store.workUnits.get(id)?.errorCode).toBe('idle_timeout');
+    expect(again()).toEqual({ [ISSUE]: 'held' });
+  });
+
+  it('is of a stop of what verifies its work', () => {
+    rig.put('issues');
+    rig.tick('issues', [line(ISSUE)]);
+    const id = rig.run('issues', ISSUE);
+    rig.queue.end(id);
+    const row = { workUnitId: id, attemptNumber: 1, attemptId: null, at: 'now' } as const;
+    const pending = { state: 'pending', code: null, message: null } as const;
+    rig.store.outcomes.insert({ ...row, ...pending });
+    const verify = rig.queue.submit({ ownerType: OUTCOME_VERIFY, ownerId: id });
+    expect(rig.store.outcomes.verifiedBy(row, verify, null)).toBe(true);
+    cancel(rig.queue.context, verify, { actor: 'operator', reason: null });
+    expect(rig.store.drivers.holdOn(ISSUE)).toMatchObject({ workUnitId: id });
   });
 
   it('ends when somebody has work on the subject tried again', async () => {

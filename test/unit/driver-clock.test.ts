@@ -1,7 +1,7 @@
 /** When a driver looks next. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BACKOFF_MAX_MS, nextTick, tickDelay } from '../../src/domain/driver-clock.ts';
+import { BACKOFF_MAX_MS, nextTick, tickDelay, untilTick } from '../../src/domain/driver-clock.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -26,6 +26,23 @@ describe('the next tick', () => {
     expect(nextTick({ every: MINUTE }, { ...end, random: 0.5 })).toBe(63_000);
     expect(nextTick({ every: MINUTE, jitter: 0 }, { ...end, random: 0.9 })).toBe(MINUTE);
     expect(nextTick({ every: MINUTE, jitter: 10_000 }, { ...end, random: 0.999_999 })).toBe(69_999);
+  });
+});
+
+describe('a clock that was set', () => {
+  const minutely = { every: MINUTE };
+  const wait = (nextAt: number, now: number, failures = 0): number =>
+    untilTick(minutely, failures, { nextAt, now });
+
+  it('forward makes what was missed due now', () => {
+    expect(wait(MINUTE, 100 * HOUR)).toBe(0);
+  });
+
+  it('back leaves nothing due later than the longest there is between two ticks', () => {
+    expect(wait(MINUTE, 0)).toBe(MINUTE);
+    expect(wait(1.1 * MINUTE, 0)).toBe(1.1 * MINUTE);
+    expect(wait(30 * 24 * HOUR, 0)).toBe(0);
+    expect(wait(30 * MINUTE, 0, 5)).toBe(30 * MINUTE);
   });
 });
 

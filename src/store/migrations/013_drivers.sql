@@ -37,3 +37,8 @@ CREATE TABLE driver_holds (
 
 CREATE INDEX idx_work_unit_driver_live ON work_units(workspace_id, owner_id)
   WHERE owner_type = 'driver' AND status NOT IN ('succeeded', 'failed', 'cancelled');
+-- What decides whether a subject may be worked on costs the same however often it was.
+CREATE INDEX idx_work_unit_subject_newest ON work_units(workspace_id, external_subject, id)
+  WHERE external_subject IS NOT NULL;
+CREATE INDEX idx_work_unit_subject_live ON work_units(workspace_id, external_subject)
+  WHERE external_subject IS NOT NULL AND status NOT IN ('succeeded', 'failed', 'cancelled');

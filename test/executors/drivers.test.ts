@@ -1,17 +1,17 @@
-/** Drivers on a machine without systemd: real daemon, real wrapper, a folder of tasks. */
-import { execFile } from 'node:child_process';
+/** Drivers on both executors: real daemon, real wrapper, a folder of tasks. */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { DriverDetail, DriverSpecInput } from '../../src/api/schemas-drivers.ts';
 import { cli } from '../support/cli.ts';
+import { untilDriverIs } from '../support/driver-watch.ts';
 import { cutPower } from '../support/power.ts';
-import { appears, Rig, ROOT, said, within } from '../support/rig.ts';
+import { appears, type Rig, said } from '../support/rig.ts';
+import { EXECUTOR, tierRig } from '../support/tier-rig.ts';
 
 let rig: Rig;
 beforeEach(async () => {
-  rig = await Rig.create({ withoutSystemd: true });
+  rig = await tierRig();
 });
 afterEach(() => rig.end());
 
@@ -49,29 +49,8 @@ function tasks(count: number): string[] {
 
 const logLines = (): string[] => readFileSync(inTree('log'), 'utf8').trim().split('\n');
 
-/** Follows the workspace until the driver is as wanted; looked at after each event. */
-async function driverIs(
-  name: string,
-  what: string,
-  passes: (driver: DriverDetail) => boolean,
-): Promise<DriverDetail> {
-  const stop = new AbortController();
-  let found: DriverDetail | null = null;
-  const look = async (): Promise<void> => {
-    const driver = await rig.client.driver(name);
-    if (!passes(driver)) return;
-    found = driver;
-    stop.abort();
-  };
-  const watching = rig.client.watchWorkspace({
-    onSnapshot: look,
-    onEvent: look,
-    signal: stop.signal,
-  });
-  await within(what, watching).finally(() => stop.abort());
-  if (!found) throw new Error(`the watch ended without ${what}`);
-  return found;
-}
+const driverIs = (name: string, what: string, passes: (driver: DriverDetail) => boolean) =>
+  untilDriverIs(rig, name, what, passes);
 
 describe('a folder of tasks', () => {
   it('S2: each is worked once and verified, through two daemons that are killed; row 146, row 301, row 303', async () => {
@@ -235,17 +214,19 @@ describe('a census that goes down with its machine', () => {
     await appears(inTree('asked'));
     first.kill('SIGKILL');
     await first.exited;
-    await cutPower(rig, 'direct');
+    await cutPower(rig, EXECUTOR);
     await rig.startDaemon();
     const driver = await driverIs('tasks', 'the end of the tick', ({ last }) => last !== null);
     expect(driver).toMatchObject({ failures: 0, last: { tick, ok: true, started: 1 } });
     expect(readFileSync(inTree('asked'), 'utf8')).toBe('asked\nasked\n');
   });
 
-  it('is ended and asked again by a daemon that ends in order', async () => {
+  it('goes on, or is asked again, when its daemon ends in order', async () => {
     const first = await rig.startDaemon();
     await rig.client.putDriver('tasks', {
-      census: { argv: sh(`touch asked; test -e again || sleep 60; ${printing('a').at(-1)}`) },
+      census: {
+        argv: sh(`touch asked; until test -e again; do sleep 0.05; done; ${printing('a').at(-1)}`),
+      },
       run: { argv: ['true'] },
       cwd: rig.tree,
     });
@@ -282,30 +263,6 @@ describe('on the command line', () => {
     expect(problems.join('\n')).toContain(
       'driver_failing: tasks: The census tasks-census-2 failed',
     );
-  });
-});
-
-describe('the page for people', () => {
-  it('has an example that works as it is pasted', async () => {
-    await rig.startDaemon();
-    const page = readFileSync(path.join(ROOT, 'docs/drivers.md'), 'utf8');
-    const example = /```sh\n([\s\S]*?)```/.exec(page)?.[1] ?? '';
-    expect(example).toContain('outlive driver add tasks');
-    const bin = path.join(rig.base, 'outlive-bin');
-    mkdirSync(bin);
-    const line = `exec "${process.execPath}" -- "${ROOT}/dist/cli.js" "$@"`;
-    writeFileSync(path.join(bin, 'outlive'), `#!/bin/sh\n${line}\n`, { mode: 0o755 });
-    const env = { ...rig.env, PATH: `${bin}:${rig.env['PATH']}` };
-    const pasted = promisify(execFile)('sh', ['-e', '-c', example], { env, cwd: rig.base });
-    const { stdout } = await within('the example', pasted);
-    expect(stdout).toContain('tasks  active');
-    const { subjects } = await driverIs(
-      'tasks',
-      'both tasks to be verified',
-      (driver) => driver.subjects.filter(({ outcome }) => outcome === 'satisfied').length === 2,
-    );
-    expect(subjects.map(({ subject }) => subject).sort()).toEqual(['folder:one', 'folder:two']);
-    expect(readdirSync(path.join(rig.base, 'tasks/done')).sort()).toEqual(['one', 'two']);
   });
 });
 
