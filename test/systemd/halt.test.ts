@@ -5,6 +5,7 @@ import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { CliResult } from '../support/cli.ts';
 import { cli } from '../support/cli.ts';
+import { untilDriverIs } from '../support/driver-watch.ts';
 import {
   apiSocket,
   httpSocket,
@@ -227,9 +228,18 @@ describe('halt --all', () => {
 
   it('stops sockets, daemon and attempts: nothing runs and nothing starts again; row 151', async () => {
     const ids = await sleepers('issue42', 'issue42-fix');
+    const census = `echo '{"handle":"issue43","subject":"issue:43"}'`;
+    await rig.client.putDriver('loop', {
+      census: { argv: ['sh', '-c', census] },
+      run: { argv: ['sleep', '600'] },
+      every: 1_000,
+      cwd: rig.tree,
+    });
+    await untilDriverIs(rig, 'loop', 'its run', (of) => of.subjects[0]?.status === 'running');
     const result = await halt('--all');
     expect(result.status, result.stderr).toBe(0);
-    for (const name of [apiSocket(rig), service(rig), unit('issue42'), unit('issue42-fix')]) {
+    const attempts = ['issue42', 'issue42-fix', 'issue43'].map(unit);
+    for (const name of [apiSocket(rig), service(rig), ...attempts]) {
       expect(result.stdout).toContain(`stopped ${name}`);
       expect(await state(name), name).toBe('inactive');
     }
@@ -240,6 +250,9 @@ describe('halt --all', () => {
     expect(await halt('--all')).toMatchObject({ status: 0, stdout: '' });
     expect((await cli(rig, ['daemon', 'start'])).status).toBe(0);
     for (const id of ids) expect(await endOf(id)).toEqual(HALTED);
+    // The next look of the driver would undo it.
+    expect((await rig.client.driver('loop')).holds).toMatchObject([{ subject: 'issue:43' }]);
+    await rig.client.removeDriver('loop');
   });
 
   it('does not wait for a daemon that hangs, and systemd does not start it again', async () => {
