@@ -238,7 +238,7 @@ describe('halt --all', () => {
     await untilDriverIs(rig, 'loop', 'its run', (of) => of.subjects[0]?.status === 'running');
     const result = await halt('--all');
     expect(result.status, result.stderr).toBe(0);
-    const attempts = ['issue42', 'issue42-fix', 'issue43'].map(unit);
+    const attempts = ['issue42', 'issue42-fix', 'issue43'].map((handle) => unit(handle));
     for (const name of [apiSocket(rig), service(rig), ...attempts]) {
       expect(result.stdout).toContain(`stopped ${name}`);
       expect(await state(name), name).toBe('inactive');
