@@ -70,9 +70,14 @@ async function follow(
 /** The run, or what verifies it once it has ended. */
 async function cancelWhatRuns(client: Context['client'], id: string): Promise<void> {
   const reason = 'Ctrl-C in outlive run';
-  const { outcome } = await client.getWorkUnit(id);
-  const verify = outcome?.state === 'pending' ? outcome.verify : null;
-  await client.cancelWorkUnit(verify ?? id, { reason });
+  try {
+    await client.cancelWorkUnit(id, { reason });
+  } catch (error) {
+    if (!(error instanceof OutliveError) || error.code !== 'state_conflict') throw error;
+    const { outcome } = await client.getWorkUnit(id);
+    if (outcome?.state !== 'pending' || outcome.verify === null) throw error;
+    await client.cancelWorkUnit(outcome.verify, { reason });
+  }
 }
 
 async function cancel(

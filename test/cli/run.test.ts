@@ -10,6 +10,7 @@ import {
   FakeDaemon,
   frame,
   json,
+  problem,
   type Received,
   stream,
   WORK_UNIT_ID,
@@ -218,6 +219,47 @@ describe('Ctrl-C', () => {
     const { code, stderr } = await ended;
     expect(stderr).toContain('Cancelling issue42');
     expect(code).toBe(130);
+  });
+
+  it('with --cancel-on-interrupt cancels what verifies a run that has ended', async () => {
+    const VERIFY_ID = '01a22907-87b6-7000-8000-000000000009';
+    let response: http.ServerResponse | undefined;
+    const daemon = await serve((_, answer) => {
+      response = answer;
+      stream(answer, [anEvent(1, 'work_unit.succeeded', { outcome: 'pending', outcomeOf: 1 })], {
+        keepOpen: true,
+      });
+    });
+    const args = ['run', '--json', '--cancel-on-interrupt', '--', 'x'];
+    const { child, said, ended } = start(args, daemon);
+    await said('stdout', '"seq":1');
+    const outcome = { state: 'pending', code: null, message: null, verify: VERIFY_ID } as const;
+    daemon.handle(({ method, url }, answer) => {
+      if (method === 'GET') {
+        json(
+          answer,
+          200,
+          aWorkUnit({ status: 'succeeded', outcome: { ...outcome, result: null } }),
+        );
+      } else if (!url.pathname.includes(VERIFY_ID)) {
+        problem(answer, 'state_conflict', 'It has ended.');
+      } else {
+        json(answer, 200, aWorkUnit({ status: 'cancelling' }));
+        const settled = {
+          state: 'blocked',
+          code: 'verify_not_run',
+          message: 'no',
+          attemptNumber: 1,
+        };
+        response?.end(frame(anEvent(2, 'outcome.settled', settled)));
+      }
+    });
+    child.kill('SIGINT');
+    const { code } = await ended;
+    expect(code).toBe(1);
+    expect(daemon.requests.map(({ url }) => url.pathname)).toContain(
+      `/work-units/${VERIFY_ID}/cancel`,
+    );
   });
 
   it('twice with --cancel-on-interrupt does not wait for the end', async () => {
