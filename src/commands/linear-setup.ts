@@ -25,7 +25,7 @@ function guide({ config }: Context): string[] {
       clientId: 'FROM-LINEAR',
       clientSecretFile: secret('client-secret'),
       webhookSecretFile: secret('webhook-secret'),
-      repositories: [{ path: '/home/me/src/app', default: true }],
+      repositories: [{ path: '/srv/app', default: true }],
     },
   };
   const port = config.port === null || config.port === 0 ? 'PORT' : String(config.port);

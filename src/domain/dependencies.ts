@@ -1,16 +1,13 @@
 /** When work may start that waits for other work: states of what it waits for, and how many it needs. */
 import { z } from 'zod';
 import type { OutcomeState } from './outcome.ts';
+import { carriedText } from './text.ts';
 import type { WorkUnitStatus } from './work-unit.ts';
 
 /** Most work units that one may wait for. */
 export const AFTER_MAX = 64;
 
-const named = z
-  .string()
-  .min(1)
-  .max(256)
-  .refine((value) => !value.includes('\0') && value.isWellFormed(), 'holds a NUL');
+const named = carriedText(256);
 
 /** What a request waits for. */
 export const afterSchema = z

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { handleSchema } from './names.ts';
 import { shortText } from './request.ts';
+import { carried } from './text.ts';
 
 /** Name of a variable as it comes after OUTLIVE_VAR_. */
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
@@ -12,13 +13,7 @@ const lineSchema = z.object({
   cwd: z.string().startsWith('/', 'must be an absolute path').max(4096).optional(),
   priority: z.int().min(-1000).max(1000).optional(),
   vars: z
-    .record(
-      z.string().regex(VARIABLE, 'is no name of a variable'),
-      z
-        .string()
-        .max(32_768)
-        .refine((value) => !value.includes('\0') && value.isWellFormed(), 'holds a NUL'),
-    )
+    .record(z.string().regex(VARIABLE, 'is no name of a variable'), carried(z.string().max(32_768)))
     .default({}),
 });
 

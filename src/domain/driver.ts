@@ -8,6 +8,7 @@ import { LEFTOVER_POLICIES, outcomeContractSchema } from './outcome.ts';
 import { PROMPT_MAX, shortText } from './request.ts';
 import { SANDBOX_MODES } from './sandbox.ts';
 import { spendCeilingSchema } from './spend.ts';
+import { carriedText } from './text.ts';
 import { toolPolicySchema } from './tool-policy-schema.ts';
 
 const SECOND = 1_000;
@@ -24,24 +25,15 @@ export const driverNameSchema = z
     'a driver is 1 to 32 characters of a-z, 0-9 and "-", beginning and ending with a letter or digit',
   );
 
-const text = (max: number) =>
-  z
-    .string()
-    .min(1)
-    .max(max)
-    .refine(
-      (value) => !value.includes('\0') && value.isWellFormed(),
-      'holds a NUL or half of a character',
-    );
-const absolutePath = text(4096).startsWith('/', 'must be an absolute path');
-const argv = z.array(text(131_072)).min(1).max(4096);
+const absolutePath = carriedText(4096).startsWith('/', 'must be an absolute path');
+const argv = z.array(carriedText(131_072)).min(1).max(4096);
 
 /** What is run for a subject: a command, or an agent with a prompt; one of the three. */
 const runSchema = z
   .strictObject({
     argv: argv.optional(),
     /** `{{handle}}`, `{{subject}}`, `{{title}}` and `{{vars.NAME}}` are replaced. */
-    prompt: text(PROMPT_MAX)
+    prompt: carriedText(PROMPT_MAX)
       .refine((value) => value.trim() !== '', 'the prompt is empty')
       .optional(),
     /** The same in a file, read at each tick. */
@@ -79,7 +71,7 @@ export const driverSpecSchema = z
     jitter: z.int().min(0).max(DAY).optional(),
     run: runSchema,
     /** The field of a census line that is the handle of its work. */
-    handleFrom: text(64).default('handle'),
+    handleFrom: carriedText(64).default('handle'),
     outcome: outcomeContractSchema.optional(),
     leftovers: z.enum(LEFTOVER_POLICIES).default('fail'),
     hardTimeoutMs: z

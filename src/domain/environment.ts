@@ -1,5 +1,6 @@
 /** Variables that a request gives to what it runs. Values may be secrets: no message here holds one. */
 import { z } from 'zod';
+import { isCarried, NOT_CARRIED } from './text.ts';
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_MAX = 128;
@@ -22,7 +23,7 @@ export function nameProblem(name: string): string | null {
 
 /** Why a variable may not have this value; null when it may. */
 export function valueProblem(value: string): string | null {
-  if (value.includes('\0') || !value.isWellFormed()) return 'holds a NUL or half of a character';
+  if (!isCarried(value)) return NOT_CARRIED;
   return Buffer.byteLength(value) > VALUE_MAX ? 'is longer than 32 KiB' : null;
 }
 

@@ -1,18 +1,9 @@
 /** What success must leave behind, beyond a process that ended well; and what was found. */
 import { z } from 'zod';
+import { carriedText } from './text.ts';
 
 const MINUTE = 60_000;
 const SCHEMA_MAX = 64 * 1024;
-
-const text = (max: number) =>
-  z
-    .string()
-    .min(1)
-    .max(max)
-    .refine(
-      (value) => !value.includes('\0') && value.isWellFormed(),
-      'holds a NUL or half of a character',
-    );
 
 /** True for a relative path that goes up and out of where it begins. */
 function leaves(value: string): boolean {
@@ -28,7 +19,7 @@ function leaves(value: string): boolean {
 
 /** A command that judges what was left behind: status 0 is a yes. */
 export const verifySchema = z.strictObject({
-  argv: z.array(text(131_072)).min(1).max(4096),
+  argv: z.array(carriedText(131_072)).min(1).max(4096),
   /** Its own deadline, milliseconds. */
   timeoutMs: z
     .int()
@@ -44,7 +35,7 @@ export const outcomeContractSchema = z
     /** Paths or globs below the working directory, or absolute: each has to match something newer than the start. */
     outputs: z
       .array(
-        text(4096).refine(
+        carriedText(4096).refine(
           (value) => !leaves(value),
           'leaves the working directory: give it as an absolute path',
         ),

@@ -9,17 +9,12 @@ import { leaseRequestSchema, SUBJECT_POLICIES } from './resources.ts';
 import { LOST_POLICIES } from './resume.ts';
 import { SANDBOX_MODES } from './sandbox.ts';
 import { spendCeilingSchema } from './spend.ts';
+import { carried, carriedText } from './text.ts';
 import { toolPolicySchema } from './tool-policy-schema.ts';
 import { timeoutPolicySchema, WORK_UNIT_KINDS } from './work-unit.ts';
 
-/** Goes into an argument, a path or a column as it is; there a NUL ends it and half a character is lost. */
-const carried = (text: z.ZodString) =>
-  text.refine(
-    (value) => !value.includes('\0') && value.isWellFormed(),
-    'holds a NUL or half of a character',
-  );
 /** A name or an id that somebody else gave. */
-export const shortText = carried(z.string().min(1).max(256));
+export const shortText = carriedText(256);
 
 /** Largest prompt, in UTF-16 code units. */
 export const PROMPT_MAX = 4 * 1024 * 1024;

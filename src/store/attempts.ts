@@ -58,9 +58,7 @@ const rowSchema = z.object({
   /** How long it has waited for a person, the present wait not counted. */
   waitedMs: z.int(),
   waitingSince: z.string().nullable(),
-  /** When something of its spool was first found missing or unreadable. */
-  spoolDamagedAt: z.string().nullable(),
-  /** Whether it is gone, or shorter than what was read of it: what follows is not seen. */
+  /** Whether its spool is gone, or shorter than what was read of it: what follows is not seen. */
   spoolCut: z.int().transform((value) => value === 1),
 });
 export type AttemptRow = z.output<typeof rowSchema>;
@@ -77,7 +75,7 @@ const COLUMNS = `id, work_unit_id AS workUnitId, attempt_number AS attemptNumber
   abort_requested_at AS abortRequestedAt, error_code AS errorCode, error_message AS errorMessage,
   resumes_attempt_id AS resumesAttemptId, hard_timeout_ms AS hardTimeoutMs,
   conversation,
-  waited_ms AS waitedMs, waiting_since AS waitingSince, spool_damaged_at AS spoolDamagedAt,
+  waited_ms AS waitedMs, waiting_since AS waitingSince,
   spool_cut AS spoolCut`;
 
 /** How far the spool of an attempt is in the store; read for every few lines of it. */
@@ -132,7 +130,6 @@ export interface AttemptPatch {
   readonly errorMessage?: string | null;
   readonly waitedMs?: number;
   readonly waitingSince?: string | null;
-  readonly spoolDamagedAt?: string;
   readonly spoolCut?: true;
 }
 
@@ -162,7 +159,6 @@ const PATCH_COLUMNS: Readonly<Record<keyof AttemptPatch, string>> = {
   errorMessage: 'error_message',
   waitedMs: 'waited_ms',
   waitingSince: 'waiting_since',
-  spoolDamagedAt: 'spool_damaged_at',
   spoolCut: 'spool_cut',
 };
 

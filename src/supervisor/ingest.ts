@@ -80,11 +80,9 @@ function chunkOf(
       learn(patch, line, attempt.lastWordSeen || patch.lastWord !== undefined);
     }
     transaction.append(attempt.workUnitId, events);
-    const isDamaged = chunk.lines.some(isDamage);
-    if (isDamaged) patch.spoolDamagedAt = transaction.at;
     attempts.patch(attempt.id, patch);
     heedApprovals(context, transaction, attempt, chunk.lines);
-    if (isDamaged) doubtStarts(context, transaction, attempt);
+    if (chunk.lines.some(isDamage)) doubtStarts(context, transaction, attempt);
     countSpend(context, transaction, attempt, chunk.lines, isLive);
     if (patch.lastEventAt) workUnits.touchEvent(attempt.workUnitId, patch.lastEventAt);
     return true;
@@ -101,8 +99,7 @@ function reportCut(context: Context, attempt: SpoolPosition, size: number | null
     'spool is gone, or shorter than what was read of it',
   );
   context.writer.commit((transaction) => {
-    const patch = { spoolDamagedAt: transaction.at, spoolCut: true } as const;
-    context.store.attempts.patch(attempt.id, patch);
+    context.store.attempts.patch(attempt.id, { spoolCut: true });
     doubtStarts(context, transaction, attempt);
     transaction.append(attempt.workUnitId, [
       {

@@ -130,8 +130,12 @@ function isRefusal(error: unknown): error is OutliveError {
   return error instanceof OutliveError && error.status < 500;
 }
 
-const isTrouble = (error: unknown): boolean =>
-  error instanceof OutliveError ? error.status >= 500 : 'code' in Object(error);
+/** Of the store, the machine or its threads: it may be over at the next look; a mistake is not. */
+function isTrouble(error: unknown): boolean {
+  if (error instanceof OutliveError) return error.status >= 500;
+  const { code } = Object(error) as { code?: unknown };
+  return typeof code === 'string' && (/^E[A-Z0-9]+$/.test(code) || code.startsWith('ERR_WORKER_'));
+}
 
 /** Looks under way at once: each has a thread. */
 const LOOKS_AT_ONCE = 4;

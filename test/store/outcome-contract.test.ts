@@ -270,9 +270,12 @@ describe('the judge', () => {
     expect(court.rig.claimAll()).toEqual([next]);
   });
 
-  it('settles what it can never decide, and what was lost for good', async () => {
+  it.each([
+    new RangeError('too much'),
+    Object.assign(new TypeError('too much'), { code: 'ERR_INVALID_ARG_TYPE' }),
+  ])('settles what no look will ever decide: %s', async (error) => {
     const court = new Court(() => {
-      throw new RangeError('too much');
+      throw error;
     });
     const id = court.run({ outcome: VERIFY });
     await court.begin();

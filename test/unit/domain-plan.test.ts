@@ -43,7 +43,6 @@ const attempt = (unit: string, nonce: string): AttemptRow => ({
   conversation: null,
   waitedMs: 0,
   waitingSince: null,
-  spoolDamagedAt: null,
   spoolCut: false,
 });
 

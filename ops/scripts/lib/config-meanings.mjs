@@ -63,7 +63,7 @@ export const CONFIG_MEANINGS = {
     'below it each issue has its work tree; absent: `$XDG_STATE_HOME/outlive-trees/WORKSPACE`',
   'sandbox.mode':
     'how far what runs is kept from everything else: off, unit, nest, or auto (as much as can be had for Pi, nothing for a command); OUTLIVE_SANDBOX comes first',
-  'sandbox.hide': 'further directories that commands in a nest do not see, as `/home/me/.ssh`',
+  'sandbox.hide': 'further directories that commands in a nest do not see, as `/HOME/.ssh`',
   'sandbox.show':
     'of what a nest hides by itself outside of outlive, what it shall show, as `/run/docker.sock`',
   'retention.days': 'days after its end that work is kept whole; null for ever',
